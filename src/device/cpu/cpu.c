@@ -1,8 +1,8 @@
-// cpu.c - plays tapes on the processor: threads walk the list of commands together; see cpu.h.
+// cpu.c - plays tapes on the CPU: all threads walk the list of commands together; see cpu.h.
 #include "device/cpu/cpu.h"
-#include "device/cpu/chunks.h"
-#include "device/cpu/shares.h"
-#include "device/cpu/width.h"
+#include "device/cpu/huge_pages.h"
+#include "device/cpu/row_partition.h"
+#include "device/cpu/thread_count.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,9 +17,9 @@ struct cpu {
     struct cpu_options options;
     uint32_t features;
     struct thread_pool *pool;
-    struct width width;
+    struct thread_count count;
     const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
-    struct chunk *newest;              // for large buffers
+    struct huge_chunk *newest;         // for large buffers
 };
 
 struct cpu_tape {
@@ -27,7 +27,7 @@ struct cpu_tape {
                           // in this play
     unsigned char *local; // [threads][local_bytes]
     size_t local_bytes;
-    struct shares shares;
+    struct row_partition partition;
 };
 
 struct cpu_play {
@@ -36,7 +36,7 @@ struct cpu_play {
     const struct step *step;
     uint32_t first, last;
     uint32_t n_threads;
-    bool by_rows; // the tape's first commands are dealt by rows
+    bool by_rows; // the tape's first commands run on a row partition
 };
 
 static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command,
@@ -46,10 +46,10 @@ static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *na
 }
 
 struct tile_count {
-    uint32_t n, even; // tiles; and if all parts were alike
+    uint32_t n, even; // tiles of this part; of an even one
 };
 
-// Where a thread's own part of the tiles begins. Parts are contiguous: each thread reads one stretch of a
+// Where a thread's part of the tiles begins. Parts are contiguous: each thread reads one stretch of a
 // weight, from front to back.
 static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned thread, unsigned n_threads)
 {
@@ -58,9 +58,10 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// Few rows wait for memory: half of what is left of a part, which makes few chunks, and small ones where
-// others may wait. Tiles that belong together stay so, but for those by which a part exceeds an even share.
-// Many rows compute: there, small chunks cost more than waiting.
+// The number of tiles to take next. Few rows are bound by memory: half of what is left of the part, so that
+// chunks are few and the last ones small, when other threads may wait. Tiles that belong together stay
+// together, except for the ones by which a part exceeds an even one. Many rows are bound by arithmetic: small
+// chunks cost more there than waiting.
 static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken,
                          struct tile_count part)
 {
@@ -73,7 +74,7 @@ static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *pla
     return half - half % together;
 }
 
-// The thread's own part, in chunks; then what others have not yet taken of theirs.
+// Runs the thread's own part, in chunks, and then what the other threads have not taken of theirs.
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase,
                       const struct cpu_plan *plan, atomic_uint *tile_at)
 {
@@ -111,18 +112,16 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
     }
 }
 
-// All tiles of the thread's own part of the step.
-static void play_share(const struct cpu_play *p, unsigned thread, void *local)
+// Plays the thread's part of the step, tile after tile.
+static void play_part(const struct cpu_play *p, unsigned thread, void *local)
 {
-    struct shares *shares = &((struct cpu_tape *)p->tape->native)->shares;
-    const struct share *share = share_take(shares, p->tape, p->step, thread);
+    struct row_partition *partition = &((struct cpu_tape *)p->tape->native)->partition;
+    const struct row_part *part = row_partition_take(partition, p->tape, p->step, thread);
 
-    for (uint32_t i = 0; i < shares->n_commands; i++) {
-        const struct cpu_kernel *kernel = p->cpu->kernels[share->commands[i].op];
+    for (uint32_t i = 0; i < partition->n_commands; i++) {
+        const struct cpu_kernel *kernel = p->cpu->kernels[part->commands[i].op];
         uint64_t fresh = ~(uint64_t)0;
-        struct cpu_call call = {
-            &share->commands[i], share->step, local, &fresh, .thread = 0, .n_threads = 1
-        };
+        struct cpu_call call = { &part->commands[i], part->step, local, &fresh, .thread = 0, .n_threads = 1 };
         struct cpu_plan plan = { 0 };
         kernel->plan(&call, &plan);
         for (uint32_t phase = 0; phase < plan.n_phases; phase++)
@@ -142,8 +141,8 @@ static void play_commands(void *arg, unsigned thread)
     uint32_t first = p->first;
 
     if (p->by_rows) {
-        play_share(p, thread, call.local);
-        first = native->shares.n_commands;
+        play_part(p, thread, call.local);
+        first = native->partition.n_commands;
     }
     for (uint32_t i = first; i < p->last; i++) {
         if (i > p->first && (p->tape->commands[i].barrier || i == first))
@@ -157,10 +156,10 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
 {
     struct cpu_tape *native = t->native;
     struct cpu *cpu = (struct cpu *)d;
-    struct cpu_play p = { cpu, t, step->host, first, last, cpu->width.n, false };
+    struct cpu_play p = { cpu, t, step->host, first, last, cpu->count.n, false };
 
-    p.by_rows = first == 0 && last == t->n_commands && shares_deal(&native->shares, p.step);
-    if (p.by_rows) // nobody waits before the end
+    p.by_rows = first == 0 && last == t->n_commands && row_partition_assign(&native->partition, p.step);
+    if (p.by_rows) // no barriers, so all threads are worth their cost
         p.n_threads = thread_pool_size(cpu->pool);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
@@ -168,11 +167,11 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
         atomic_store_explicit(at, 0, memory_order_relaxed);
     struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
     if (!p.by_rows)
-        width_note(&cpu->width, time, clock_ns());
+        thread_count_note(&cpu->count, time, clock_ns());
     d->counters.submissions++;
     d->counters.commands += last - first;
-    for (uint32_t i = p.by_rows ? native->shares.n_commands : first; i < last; i++)
-        d->counters.barriers += t->commands[i].barrier || (p.by_rows && i == native->shares.n_commands);
+    for (uint32_t i = p.by_rows ? native->partition.n_commands : first; i < last; i++)
+        d->counters.barriers += t->commands[i].barrier || (p.by_rows && i == native->partition.n_commands);
     return true;
 }
 
@@ -183,7 +182,7 @@ static bool cpu_wait(struct device *d, struct err *err)
     return true;
 }
 
-// Asks kernels for their local memory in the largest step a tape may be played with, every position 0. 0
+// The largest local memory that a kernel needs in the largest step of the tape, with every position 0. 0
 // without memory.
 static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
 {
@@ -219,7 +218,7 @@ static void cpu_drop(struct device *d, struct tape *t)
     (void)d;
     if (!native)
         return;
-    shares_close(&native->shares);
+    row_partition_close(&native->partition);
     mem_free(native->tile_at);
     mem_free_aligned(native->local);
     mem_free(native);
@@ -245,13 +244,13 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     native->tile_at = mem_alloc_array(
         (size_t)t->n_commands * CPU_MAX_PHASES * thread_pool_size(cpu->pool) + 1, sizeof *native->tile_at);
     if (native->local && native->tile_at &&
-        shares_open(&native->shares, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
+        row_partition_open(&native->partition, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
         return true;
     cpu_drop(d, t);
     return err_memory(err, "a tape");
 }
 
-// Small buffers come from the heap, large ones from pages that cost nothing until they are touched.
+// Small buffers come from the heap, large ones from pages that take no memory until they are touched.
 static bool buffer_is_paged(uint64_t bytes)
 {
     return bytes >= 1 << 16;
@@ -260,9 +259,9 @@ static bool buffer_is_paged(uint64_t bytes)
 bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     uint64_t rounded = (bytes / LINE + 1) * LINE; // never empty
-    struct chunk *chunk = NULL;
+    struct huge_chunk *chunk = NULL;
     void *host = rounded < bytes || rounded > SIZE_MAX ? NULL
-                 : buffer_is_paged(bytes) ? chunk_take(&((struct cpu *)d)->newest, rounded, &chunk)
+                 : buffer_is_paged(bytes) ? huge_chunk_take(&((struct cpu *)d)->newest, rounded, &chunk)
                                           : mem_alloc_aligned(rounded, LINE);
 
     if (!host)
@@ -277,7 +276,7 @@ bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct
 static void cpu_release(struct device *d, struct buffer *b)
 {
     if (b->native && buffer_is_paged(b->bytes)) // native is NULL for memory that belongs to the model file
-        chunk_drop(&((struct cpu *)d)->newest, b->native);
+        huge_chunk_drop(&((struct cpu *)d)->newest, b->native);
     else
         mem_free_aligned(b->native);
 }
@@ -380,7 +379,7 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         cpu->device.ops = &ops;
         snprintf(cpu->device.name, sizeof cpu->device.name, options->plain ? "cpu:plain" : "cpu");
         cpu->pool = thread_pool_create(n_threads);
-        cpu->width = width_of(n_threads);
+        cpu->count = thread_count_of(n_threads);
         cpu->kernels = mem_alloc_array(options->table->n_ops, sizeof *cpu->kernels);
     }
     if (!cpu || !cpu->pool || !cpu->kernels) {

@@ -1,27 +1,27 @@
-// test_width.c - how many threads play, as processors come and go; and runs of a part of a pool.
+// test_thread_count.c - how many threads play, as processors come and go; and runs of a part of a pool.
 #include <stdatomic.h>
 #include "base/thread_pool.h"
-#include "device/cpu/width.h"
+#include "device/cpu/thread_count.h"
 #include "testing.h"
 
 enum { MS = 1000000 };
 
 // `ms` milliseconds of runs in which n threads get `percent[n]` of a processor together. Returns the most
 // threads seen at the end of one.
-static uint32_t play(struct width *w, uint64_t *now, uint32_t ms, const uint32_t *percent)
+static uint32_t play(struct thread_count *w, uint64_t *now, uint32_t ms, const uint32_t *percent)
 {
     uint32_t most = 0;
 
     for (uint32_t i = 0; i < ms; i++) {
         *now += MS;
-        width_note(w, (struct thread_pool_time){ MS, MS / 100 * percent[w->n] }, *now);
+        thread_count_note(w, (struct thread_pool_time){ MS, MS / 100 * percent[w->n] }, *now);
         most = w->n > most ? w->n : most;
     }
     return most;
 }
 
 // In how many of 10,000 ms two threads play.
-static uint32_t times_with_two(struct width *w, uint64_t *now, const uint32_t *percent)
+static uint32_t times_with_two(struct thread_count *w, uint64_t *now, const uint32_t *percent)
 {
     uint32_t n = 0;
 
@@ -33,7 +33,7 @@ static uint32_t times_with_two(struct width *w, uint64_t *now, const uint32_t *p
 static void a_busy_loop_costs_one_of_two_threads(void **state)
 {
     static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
-    struct width w = width_of(2);
+    struct thread_count w = thread_count_of(2);
     uint64_t now = 0;
 
     (void)state;
@@ -47,7 +47,7 @@ static void a_busy_loop_costs_one_of_two_threads(void **state)
 static void a_short_disturbance_changes_nothing(void **state)
 {
     static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
-    struct width w = width_of(2);
+    struct thread_count w = thread_count_of(2);
     uint64_t now = 0;
 
     (void)state;
@@ -61,7 +61,7 @@ static void a_short_disturbance_changes_nothing(void **state)
 static void threads_shrink_to_the_time_of_a_container(void **state)
 {
     uint32_t percent[17] = { 0 };
-    struct width w = width_of(16);
+    struct thread_count w = thread_count_of(16);
     uint64_t now = 0;
 
     (void)state;
@@ -74,7 +74,7 @@ static void threads_shrink_to_the_time_of_a_container(void **state)
 static void one_thread_less_is_of_no_use_where_all_lose_alike(void **state)
 {
     static const uint32_t stolen[] = { 0, 55, 110 };
-    struct width w = width_of(2);
+    struct thread_count w = thread_count_of(2);
     uint64_t now = 0;
 
     (void)state;
@@ -86,7 +86,7 @@ static void one_thread_less_is_of_no_use_where_all_lose_alike(void **state)
 static void one_thread_stays(void **state)
 {
     static const uint32_t starved[] = { 0, 1 };
-    struct width w = width_of(1);
+    struct thread_count w = thread_count_of(1);
     uint64_t now = 0;
 
     (void)state;
@@ -94,7 +94,7 @@ static void one_thread_stays(void **state)
     assert_int_equal(w.n, 1);
 }
 
-struct width_sums {
+struct thread_count_sums {
     struct thread_pool *pool;
     atomic_uint before, after; // threads that came to the barrier, and that found all there
     unsigned n;
@@ -102,7 +102,7 @@ struct width_sums {
 
 static void meet(void *arg, unsigned thread)
 {
-    struct width_sums *s = arg;
+    struct thread_count_sums *s = arg;
 
     atomic_fetch_add(&s->before, thread < s->n);
     thread_pool_barrier(s->pool);
@@ -111,7 +111,7 @@ static void meet(void *arg, unsigned thread)
 
 static void parts_of_a_team_meet(void **state)
 {
-    struct width_sums s = { .pool = thread_pool_create(4) };
+    struct thread_count_sums s = { .pool = thread_pool_create(4) };
 
     (void)state;
     assert_non_null(s.pool);

@@ -1,17 +1,17 @@
-// chunks.c - see chunks.h.
-#include "device/cpu/chunks.h"
+// huge_pages.c - see huge_pages.h.
+#include "device/cpu/huge_pages.h"
 #include "base/mem.h"
 
 enum { CHUNK_BYTES = 64 << 20, HUGE_BYTES = 2 << 20, LINE = 64 };
 
-struct chunk {
+struct huge_chunk {
     unsigned char *at;
     size_t bytes, used, n_live;
 };
 
-static struct chunk *chunk_new(size_t bytes)
+static struct huge_chunk *chunk_new(size_t bytes)
 {
-    struct chunk *c = mem_alloc(sizeof *c);
+    struct huge_chunk *c = mem_alloc(sizeof *c);
 
     if (!c)
         return NULL;
@@ -24,10 +24,10 @@ static struct chunk *chunk_new(size_t bytes)
     return NULL;
 }
 
-void *chunk_take(struct chunk **newest, size_t bytes, struct chunk **owner)
+void *huge_chunk_take(struct huge_chunk **newest, size_t bytes, struct huge_chunk **owner)
 {
     size_t rounded = (bytes + LINE - 1) / LINE * LINE;
-    struct chunk *c = *newest;
+    struct huge_chunk *c = *newest;
 
     if (rounded < bytes || rounded > SIZE_MAX - HUGE_BYTES)
         return NULL;
@@ -35,7 +35,7 @@ void *chunk_take(struct chunk **newest, size_t bytes, struct chunk **owner)
         c = chunk_new(rounded);
         if (!c)
             return NULL;
-        if (c->bytes == CHUNK_BYTES) // a large buffer's own chunk is full at once, and the newest one goes on
+        if (c->bytes == CHUNK_BYTES) // else the chunk is one large buffer's own, and full
             *newest = c;
     }
     *owner = c;
@@ -44,7 +44,7 @@ void *chunk_take(struct chunk **newest, size_t bytes, struct chunk **owner)
     return c->at + c->used - rounded;
 }
 
-void chunk_drop(struct chunk **newest, struct chunk *owner)
+void huge_chunk_drop(struct huge_chunk **newest, struct huge_chunk *owner)
 {
     if (--owner->n_live > 0)
         return;
