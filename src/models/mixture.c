@@ -127,7 +127,7 @@ static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l
                                    .n_experts = c->n_experts } };
 }
 
-void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule)
 {
     struct moe m = moe_of(t, s, l, x, rule);

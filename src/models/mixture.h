@@ -112,7 +112,7 @@ bool mixture_check(const struct model *m, struct err *err);
 // An architecture's scratch_cols: the operations' values and workspace, of those that take most.
 uint64_t mixture_scratch_cols(const struct model *m);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
-void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule);
 // The rule of a model of DeepSeek's kind.
 struct route_rule mixture_rule(const struct model *m);

@@ -31,7 +31,7 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
                   struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
-    block_mixture(t, s, l, x,
+    mixture_block(t, s, l, x,
                   (struct route_rule){ ROUTE_SOFTMAX, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
 }
 

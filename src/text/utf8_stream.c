@@ -1,6 +1,6 @@
 // utf8_stream.c - see utf8_stream.h.
 #include "text/utf8_stream.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 bool utf8_stream_push(struct utf8_stream *stream, struct str bytes, struct buf *out)
 {

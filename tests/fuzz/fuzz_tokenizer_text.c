@@ -42,7 +42,7 @@ static void write_vocab(struct buf *json, int kind)
     uint32_t n = 0;
     for (int byte = 0; byte < 256; byte++) {
         char text[4];
-        int length = (int)utf8_write(text, byte_alphabet_code((unsigned char)byte));
+        int length = (int)utf8_write(text, tokenizer_byte_code((unsigned char)byte));
         const char *quote = byte == '"' || byte == '\\' ? "\\" : "";
         if (kind == 3)
             buf_printf(json, "[\"<0x%02X>\",-9],", byte);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "text/utf8_stream.h"
 #include "text/unicode.h"
+#include "text/utf8.h"
 
 static struct tokenizer *load_kind(const char *file)
 {

@@ -7,6 +7,7 @@
 // the same tags, which every parser of tags accepts. Marks that are control tokens are matched by token id.
 #include <string.h>
 #include "server/api/constrain.h"
+#include "text/grammar/gbnf.h"
 #include "text/grammar/schema.h"
 
 struct caller {

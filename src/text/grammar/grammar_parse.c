@@ -7,7 +7,7 @@
 #include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 enum { MAX_CLASS_RANGES = 1024, LAST_CODE = 0x10ffff };
 

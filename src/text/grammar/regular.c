@@ -5,7 +5,7 @@
 #include "text/grammar/regular.h"
 #include <stdlib.h>
 #include "base/mem.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 // ---- terms by number
 

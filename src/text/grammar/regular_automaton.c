@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "text/grammar/regular.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 enum { MAX_SYMBOLS = 512, NO_STATE = UINT32_MAX };
 

@@ -7,7 +7,7 @@
 // same strings as a greedy one.
 #include "text/grammar/grammar.h"
 #include "text/grammar/regular.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 enum { MAX_DEPTH = 32, MAX_CLASS = 256, MAX_UNROLLED = 64, MAX_RESOLVED = 1 << 16 };
 

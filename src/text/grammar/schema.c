@@ -5,6 +5,7 @@
 #include <math.h>
 #include "base/hash_index.h"
 #include "base/mem.h"
+#include "text/grammar/gbnf.h"
 #include "text/grammar/schema_writer.h"
 
 bool schema_refuse(const struct writer *w, const char *what)
@@ -56,21 +57,6 @@ bool schema_write_common(struct buf *gbnf)
     return buf_text(gbnf, common);
 }
 
-bool gbnf_literal(struct buf *out, struct str text)
-{
-    buf_text(out, "\"");
-    for (size_t i = 0; i < text.n; i++) {
-        unsigned char c = (unsigned char)text.at[i];
-        if (c == '"' || c == '\\')
-            buf_printf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            buf_printf(out, "\\x%02x", c);
-        else
-            buf_append(out, &c, 1);
-    }
-    return buf_text(out, "\"");
-}
-
 static int append(const char *bytes, size_t n, void *arg)
 {
     return buf_append(arg, bytes, n) ? 0 : -1;
@@ -82,7 +68,7 @@ void schema_json_text(struct buf *to, const json_t *value)
         json_dump_callback(value, append, to, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
-void gbnf_json(struct buf *to, const json_t *value)
+void schema_put_json(struct buf *to, const json_t *value)
 {
     struct buf text = { 0 };
 
@@ -92,17 +78,7 @@ void gbnf_json(struct buf *to, const json_t *value)
     buf_free(&text);
 }
 
-void gbnf_times(struct buf *to, uint32_t least, uint32_t most)
-{
-    if (least == 0 && most == UINT32_MAX)
-        buf_text(to, "*");
-    else if (most == UINT32_MAX)
-        buf_printf(to, "{%u,}", least);
-    else
-        buf_printf(to, "{%u,%u}", least, most);
-}
-
-void gbnf_rule(const struct writer *w, struct buf *to, uint32_t rule)
+void schema_put_rule(const struct writer *w, struct buf *to, uint32_t rule)
 {
     if (rule)
         buf_printf(to, "%s-%u", w->name, rule);
@@ -271,7 +247,7 @@ static bool write_constants(struct writer *w, const struct conjunction *c, unsig
         if (excluded)
             continue;
         buf_text(to, any ? " | " : "");
-        gbnf_json(to, values[i]);
+        schema_put_json(to, values[i]);
         any = true;
     }
     return any || schema_nothing(w, "not: it excludes all values of the type");
@@ -479,7 +455,7 @@ bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err
                         : err_memory(err, "a schema");
     if (ok) {
         buf_printf(gbnf, "%s ::= ", name);
-        gbnf_rule(&w, gbnf, rule);
+        schema_put_rule(&w, gbnf, rule);
         ok = buf_text(gbnf, "\n");
     }
     if (!ok && err->code == ERR_NONE) // a buffer had no room

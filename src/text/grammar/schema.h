@@ -18,6 +18,3 @@ bool schema_to_grammar(struct str json, struct buf *gbnf, struct err *err);
 // ws gap char string number integer boolean null value object array
 bool schema_write_common(struct buf *gbnf);
 bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err *err);
-
-// A literal of GBNF for these bytes, which are valid UTF-8.
-bool gbnf_literal(struct buf *gbnf, struct str text);

@@ -1,5 +1,6 @@
 // schema_array.c - arrays: the first items one by one, each with the schemas of all parts for its index, then
 // any number of others.
+#include "text/grammar/gbnf.h"
 #include "text/grammar/schema_writer.h"
 
 enum { MAX_FIRST = 1024 };
@@ -102,7 +103,7 @@ static bool write_first(struct writer *w, const struct conjunction *c, struct ar
             ++*n_open;
         }
         buf_text(to, i ? " \",\" ws " : " ");
-        gbnf_rule(w, to, rule);
+        schema_put_rule(w, to, rule);
     }
     return true;
 }
@@ -117,15 +118,15 @@ static bool write_others(struct writer *w, const struct conjunction *c, const st
         return least == 0 && schema_is_nothing(w);
     if (a->n_first > 0) {
         buf_text(to, " (\",\" ws ");
-        gbnf_rule(w, to, rule);
+        schema_put_rule(w, to, rule);
         buf_text(to, ")");
         gbnf_times(to, least, most);
         return true;
     }
     buf_text(to, least == 0 ? " (" : " ");
-    gbnf_rule(w, to, rule);
+    schema_put_rule(w, to, rule);
     buf_text(to, " (\",\" ws ");
-    gbnf_rule(w, to, rule);
+    schema_put_rule(w, to, rule);
     buf_text(to, ")");
     gbnf_times(to, least > 0 ? least - 1 : 0, most == UINT32_MAX ? most : most - 1);
     return buf_text(to, least == 0 ? " ws)?" : " ws");

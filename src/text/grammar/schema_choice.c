@@ -251,7 +251,7 @@ bool schema_choice(struct writer *w, const struct conjunction *c, uint32_t part,
     {
         if (choose(w, c, part, item, &chosen) && schema_rule(w, &chosen, &rule)) {
             buf_text(to, any ? " | " : "");
-            gbnf_rule(w, to, rule);
+            schema_put_rule(w, to, rule);
             any = true;
         } else if (!schema_is_nothing(w)) {
             return false;

@@ -221,7 +221,7 @@ static bool write_remainder(struct digits *d, struct place p)
             d->w, "multipleOf has too many remainders to follow; want a rounder number, or closer bounds");
     if (i < *d->n_rests) {
         buf_text(to, " ");
-        gbnf_rule(d->w, to, d->rests[i].rule);
+        schema_put_rule(d->w, to, d->rests[i].rule);
         return true;
     }
     struct rest rest = { p.value, left, 0 };
@@ -232,7 +232,7 @@ static bool write_remainder(struct digits *d, struct place p)
     bool ok = write_rest(d, p);
     d->to = to;
     buf_text(to, " ");
-    gbnf_rule(d->w, to, rest.rule);
+    schema_put_rule(d->w, to, rest.rule);
     return schema_rule_write(d->w, rest.rule, &body) && ok;
 }
 

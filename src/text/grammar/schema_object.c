@@ -6,6 +6,7 @@
 // parts allow them: names that match no pattern of patternProperties, and names that match exactly one. A
 // name may be written twice, so unlisted names count once at most.
 #include "base/mem.h"
+#include "text/grammar/gbnf.h"
 #include "text/grammar/schema_language.h"
 
 enum { MAX_PATTERNS = 16, NO_PATTERN = UINT32_MAX };
@@ -289,7 +290,7 @@ static bool write_other_pair(struct object *o, uint32_t pattern, struct buf *bod
         buf_text(body, " \"\\\"\"");
     }
     buf_text(body, " \":\" gap ");
-    gbnf_rule(o->w, body, rule);
+    schema_put_rule(o->w, body, rule);
     return true;
 }
 
@@ -322,7 +323,7 @@ static void write_key(struct buf *to, const char *name)
     json_t *key = json_string(name);
 
     if (key)
-        gbnf_json(to, key);
+        schema_put_json(to, key);
     else
         to->failed = true;
     json_decref(key);
@@ -352,12 +353,12 @@ static void write_end(const struct object *o, uint32_t n, struct buf *body)
     }
     if (n == 0) {
         buf_text(body, least ? "" : "(");
-        gbnf_rule(o->w, body, o->more_rule);
+        schema_put_rule(o->w, body, o->more_rule);
         least -= least > 0;
         most -= most != UINT32_MAX;
     }
     buf_text(body, " (\",\" ws ");
-    gbnf_rule(o->w, body, o->more_rule);
+    schema_put_rule(o->w, body, o->more_rule);
     buf_text(body, ")");
     gbnf_times(body, least, most);
     buf_text(body, n == 0 && o->least == 0 ? " ws)?" : " ws");
@@ -378,14 +379,14 @@ static bool write_from(struct object *o, uint32_t i, uint32_t n)
         buf_text(&body, n ? "\",\" ws " : "");
         write_key(&body, p->name);
         buf_text(&body, " \":\" gap ");
-        gbnf_rule(o->w, &body, p->rule);
+        schema_put_rule(o->w, &body, p->rule);
         buf_text(&body, " ");
-        gbnf_rule(o->w, &body, rule_at(o, i + 1, n + 1));
+        schema_put_rule(o->w, &body, rule_at(o, i + 1, n + 1));
         between = " | ";
     }
     if (!p->required && is_live(o, i + 1, n)) {
         buf_text(&body, between);
-        gbnf_rule(o->w, &body, rule_at(o, i + 1, n));
+        schema_put_rule(o->w, &body, rule_at(o, i + 1, n));
     }
     return schema_rule_write(o->w, rule_at(o, i, n), &body);
 }
@@ -414,7 +415,7 @@ static bool write_rules(struct object *o, struct buf *to)
             if (is_live(o, i, n) && !write_from(o, i, n))
                 return false;
     buf_text(to, "\"{\" ws ");
-    gbnf_rule(o->w, to, o->first);
+    schema_put_rule(o->w, to, o->first);
     return buf_text(to, " \"}\"");
 }
 

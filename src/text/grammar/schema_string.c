@@ -215,6 +215,6 @@ bool schema_string(struct writer *w, const struct conjunction *c, struct buf *to
         json_object_setn_new(w->strings, key.at, key.n, json_integer(rule));
     buf_free(&key);
     if (ok)
-        gbnf_rule(w, to, rule);
+        schema_put_rule(w, to, rule);
     return ok;
 }

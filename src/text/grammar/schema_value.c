@@ -147,7 +147,7 @@ static bool write_value(struct listing *l, const json_t *value)
         return false;
     if (fits) {
         buf_text(l->to, l->any ? " | " : "");
-        gbnf_json(l->to, value);
+        schema_put_json(l->to, value);
         l->any = true;
     }
     return true;

@@ -55,10 +55,9 @@ bool schema_rule(struct writer *w, const struct conjunction *c, uint32_t *rule);
 bool schema_rule_new(struct writer *w, uint32_t *rule);
 // Puts the expression in `body` into the rule. Frees body.
 bool schema_rule_write(struct writer *w, uint32_t rule, struct buf *body);
-void gbnf_rule(const struct writer *w, struct buf *to, uint32_t rule);
-void gbnf_times(struct buf *to, uint32_t least, uint32_t most); // {m,n}
-void gbnf_json(struct buf *to, const json_t *value);            // the value's compact JSON text as a literal
-void schema_json_text(struct buf *to, const json_t *value);     // the same as it is; NULL: nothing
+void schema_put_rule(const struct writer *w, struct buf *to, uint32_t rule);
+void schema_put_json(struct buf *to, const json_t *value);  // the value's compact JSON text as a literal
+void schema_json_text(struct buf *to, const json_t *value); // the same as it is; NULL: nothing
 
 bool schema_refuse(const struct writer *w, const char *what);
 bool schema_refuse_keyword(const struct writer *w, const char *keyword);

@@ -38,6 +38,10 @@ struct builtin {
 const struct builtin *builtin_find(enum builtin_of of, struct str name);
 const struct builtin *builtin_find_method(const struct value *self, struct str name);
 
+// Arguments as numbers: `otherwise` when absent or None; an error names the type found.
+bool call_argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out);
+bool call_argument_string(struct render *r, const struct value *v, struct value *out);
+
 #define BUILTIN(of, name, self, parameters, function, mode) bool function(struct render *r, struct call *c);
 #include "text/template/template_builtins.def"
 #undef BUILTIN

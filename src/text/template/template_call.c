@@ -45,6 +45,27 @@ const struct builtin *builtin_find_method(const struct value *self, struct str n
     }
 }
 
+bool call_argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out)
+{
+    *out = otherwise;
+    if (v->kind == VALUE_ABSENT || v->kind == VALUE_NONE)
+        return true;
+    if (!value_need_defined(r, *v))
+        return false;
+    if (!value_is_integer(*v))
+        return render_fail(r, ERR_INPUT, "'%s' object cannot be interpreted as an integer",
+                           value_type_name(*v));
+    *out = value_as_int(*v);
+    return true;
+}
+
+bool call_argument_string(struct render *r, const struct value *v, struct value *out)
+{
+    *out = *v;
+    return v->kind == VALUE_STRING ||
+           render_fail(r, ERR_INPUT, "expected a str, not %s", value_type_name(*v));
+}
+
 struct binding {
     const struct builtin *builtin;
     const struct call_arguments *arguments;
@@ -58,7 +79,7 @@ static bool convert(struct render *r, struct str type, struct value *slot, int64
     switch (type.n ? type.at[0] : 0) {
     case '=':
         str_to_i64(str_from_to(type, 1, type.n), number);
-        return argument_int(r, slot, *number, number);
+        return call_argument_int(r, slot, *number, number);
     case ':':
         break;
     default:
@@ -66,11 +87,11 @@ static bool convert(struct render *r, struct str type, struct value *slot, int64
     }
     switch (type.at[1]) {
     case 's':
-        return argument_string(r, slot, slot);
+        return call_argument_string(r, slot, slot);
     case 't':
         return show_string(r, *slot, slot);
     case 'i':
-        return argument_int(r, slot, 0, number);
+        return call_argument_int(r, slot, 0, number);
     default:
         *number = slot->kind != VALUE_ABSENT && value_truth(*slot);
         return true;

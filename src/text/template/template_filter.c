@@ -54,7 +54,7 @@ bool filter_indent(struct render *r, struct call *c)
     int64_t width = 4;
 
     b.safe = newline.safe = text.safe;
-    if ((indent.kind != VALUE_STRING && (!argument_int(r, &indent, 4, &width) ||
+    if ((indent.kind != VALUE_STRING && (!call_argument_int(r, &indent, 4, &width) ||
                                          !string_pad(r, value_string(STR(""), false), width, 0, &indent))) ||
         !value_binary(r, 0, (const struct value[]){ text, newline }, &text) ||
         !string_lines(r, text, false, &lines))
@@ -77,7 +77,7 @@ bool filter_truncate(struct render *r, struct call *c)
     int64_t length = c->number[0], leeway = c->number[3], n, n_end;
 
     end = end.kind == VALUE_ABSENT ? value_string(STR("..."), false) : end;
-    if (!argument_string(r, &end, &end) || !value_length(r, text, &n) || !value_length(r, end, &n_end))
+    if (!call_argument_string(r, &end, &end) || !value_length(r, text, &n) || !value_length(r, end, &n_end))
         return false;
     if (length < n_end || leeway < 0 || length > INT64_MAX - leeway)
         return render_fail(r, ERR_INPUT, "truncate: expected length >= %lld and leeway >= 0",
@@ -297,7 +297,7 @@ bool filter_tojson(struct render *r, struct call *c)
     int64_t width;
 
     if (indent.kind != VALUE_ABSENT && indent.kind != VALUE_NONE && indent.kind != VALUE_STRING) {
-        if (!argument_int(r, &indent, 0, &width))
+        if (!call_argument_int(r, &indent, 0, &width))
             return false;
         if (width > TOJSON_MAX_INDENT)
             return render_fail(r, ERR_LIMIT, "tojson: an indent of %lld; at most %d is allowed",

@@ -3,7 +3,7 @@
 // Precedence, lowest first: "a if b else c", or, and, not, comparisons (chained), + and -, ~, * / // %, **,
 // unary minus; then postfix .name [key] (arguments); then filters and tests. The height of every node is
 // bounded when it is made, so that long chains of one operator are bounded like nested brackets. Statements
-// are in template_statement.c.
+// are in template_parse_statement.c.
 #include <stdarg.h>
 #include "text/template/template_char.h"
 #include "text/template/template_parser.h"

@@ -4,27 +4,6 @@
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
 
-bool argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out)
-{
-    *out = otherwise;
-    if (v->kind == VALUE_ABSENT || v->kind == VALUE_NONE)
-        return true;
-    if (!value_need_defined(r, *v))
-        return false;
-    if (!value_is_integer(*v))
-        return render_fail(r, ERR_INPUT, "'%s' object cannot be interpreted as an integer",
-                           value_type_name(*v));
-    *out = value_as_int(*v);
-    return true;
-}
-
-bool argument_string(struct render *r, const struct value *v, struct value *out)
-{
-    *out = *v;
-    return v->kind == VALUE_STRING ||
-           render_fail(r, ERR_INPUT, "expected a str, not %s", value_type_name(*v));
-}
-
 // The title filter starts words after these characters and white space; the title method after anything that
 // is no letter.
 static bool starts_word(enum string_case to, uint32_t before)

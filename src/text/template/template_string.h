@@ -22,7 +22,3 @@ bool string_join(struct render *r, struct value separator, const struct list *it
 bool string_pad(struct render *r, struct value text, int64_t left, int64_t right, struct value *out);
 
 bool string_has_case(struct str text, bool upper); // isupper, islower
-
-// Arguments as numbers: `otherwise` when absent or None; an error names the type found.
-bool argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out);
-bool argument_string(struct render *r, const struct value *v, struct value *out);

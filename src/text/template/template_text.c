@@ -38,7 +38,7 @@ bool text_replace(struct render *r, struct call *c)
     struct value old_new[2] = { *c->arg[0] };
 
     return (c->self->safe ? show_string(r, *c->arg[1], &old_new[1])
-                          : argument_string(r, c->arg[1], &old_new[1])) &&
+                          : call_argument_string(r, c->arg[1], &old_new[1])) &&
            string_replace(r, *c->self, old_new, c->number[2], c->out);
 }
 
@@ -73,7 +73,7 @@ bool text_affix(struct render *r, struct call *c)
     struct value one;
 
     for (size_t i = 0; i < n && !found; i++) {
-        if (!argument_string(r, many ? &c->arg[0]->list->at[i] : c->arg[0], &one))
+        if (!call_argument_string(r, many ? &c->arg[0]->list->at[i] : c->arg[0], &one))
             return false;
         found = has_affix(c->self->s, one.s, c->mode);
     }

@@ -105,7 +105,7 @@ bool encode_unknown(struct encode_run *run, struct str text)
     return ok || err_memory(run->err, "token ids");
 }
 
-bool model_encode_word(struct encode_run *run, struct str word)
+bool encode_word(struct encode_run *run, struct str word)
 {
     if (word.n == 0)
         return true;
@@ -203,11 +203,11 @@ static bool encode_stretch(struct encode_run *run, struct str text, bool at_star
     struct str normal;
     size_t unused = 0;
 
-    if (!normal_apply(run, text, &normal))
+    if (!normalize_apply(run, text, &normal))
         return false;
     for (size_t at = 0; at < normal.n;) {
         struct match match = next_match(run->t, NULL, &unused, normal, at);
-        if (!pretoken_apply(run, str_from_to(normal, at, match.from), at_start && at == 0))
+        if (!pretokenize_apply(run, str_from_to(normal, at, match.from), at_start && at == 0))
             return false;
         if (match.token && !token_ids_push(run->ids, match.token->id))
             return err_memory(run->err, "token ids");

@@ -67,7 +67,7 @@ static bool apply_step(struct encode_run *run, const struct normal_step *step, s
     return true;
 }
 
-bool normal_apply(struct encode_run *run, struct str text, struct str *result)
+bool normalize_apply(struct encode_run *run, struct str text, struct str *result)
 {
     for (uint32_t i = 0; i < run->t->n_normal; i++) {
         struct buf *out = &run->normal[i % 2];
@@ -82,7 +82,8 @@ bool normal_apply(struct encode_run *run, struct str text, struct str *result)
     return true;
 }
 
-bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text, struct err *err)
+bool normalize_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text,
+                           struct err *err)
 {
     if (t->n_normal == NORMAL_STEPS_MAX)
         return err_set(err, ERR_UNSUPPORTED, "more than %d normalizer steps", NORMAL_STEPS_MAX);

@@ -97,7 +97,7 @@ static bool prefix_space(struct encode_run *run, uint32_t step, struct str *text
 static bool run_step(struct encode_run *run, uint32_t step, struct str piece, bool at_start)
 {
     if (step == run->t->n_pretoken)
-        return model_encode_word(run, piece);
+        return encode_word(run, piece);
     const struct pretoken_step *s = &run->t->pretoken[step];
     if (s->kind == PRETOKEN_METASPACE && !rewrite_spaces(run, step, &piece, at_start))
         return false;
@@ -106,14 +106,15 @@ static bool run_step(struct encode_run *run, uint32_t step, struct str piece, bo
     return s->pattern ? split(run, step, piece, at_start) : run_step(run, step + 1, piece, at_start);
 }
 
-bool pretoken_apply(struct encode_run *run, struct str text, bool at_start)
+bool pretokenize_apply(struct encode_run *run, struct str text, bool at_start)
 {
     if (text.n == 0)
         return true;
     return (run->t->n_pretoken == 0 || encode_run_patterns(run)) && run_step(run, 0, text, at_start);
 }
 
-bool pretoken_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior, struct err *err)
+bool pretokenize_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior,
+                           struct err *err)
 {
     if (t->n_pretoken == PRETOKEN_STEPS_MAX)
         return err_set(err, ERR_UNSUPPORTED, "more than %d pre-tokenizer steps", PRETOKEN_STEPS_MAX);

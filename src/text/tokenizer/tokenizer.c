@@ -69,7 +69,7 @@ static bool stands_for_itself(unsigned char byte)
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
 }
 
-uint32_t byte_alphabet_code(unsigned char byte)
+uint32_t tokenizer_byte_code(unsigned char byte)
 {
     if (stands_for_itself(byte))
         return byte;
@@ -93,7 +93,7 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int byte_token_value(struct str text)
+int tokenizer_byte_value(struct str text)
 {
     if (text.n != 6 || !str_starts(text, STR("<0x")) || text.at[5] != '>')
         return -1;
@@ -144,7 +144,7 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
     t->bytes = arena_alloc_array(t->arena, t->n_tokens, sizeof *t->bytes);
     bool ok = t->bytes != NULL;
     for (uint32_t id = 0; ok && id < t->n_tokens; id++) {
-        int value = t->kinds[id] == TOKEN_BYTE ? byte_token_value(t->raw[id]) : -1;
+        int value = t->kinds[id] == TOKEN_BYTE ? tokenizer_byte_value(t->raw[id]) : -1;
         bool plain = t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_UNKNOWN ||
                      t->kinds[id] == TOKEN_USER_DEFINED;
         text.n = 0;
@@ -182,8 +182,8 @@ static bool map_tokens(struct tokenizer *t, struct err *err)
                                 ? text_map_find(&t->by_text, (struct str){ &(char){ (char)byte }, 1 })
                                 : LOOKUP_NONE;
     for (uint32_t id = 0; id < t->n_tokens; id++)
-        if (t->kinds[id] == TOKEN_BYTE && byte_token_value(t->raw[id]) >= 0)
-            t->byte_ids[byte_token_value(t->raw[id])] = id;
+        if (t->kinds[id] == TOKEN_BYTE && tokenizer_byte_value(t->raw[id]) >= 0)
+            t->byte_ids[tokenizer_byte_value(t->raw[id])] = id;
     return true;
 }
 
@@ -200,7 +200,7 @@ static bool added_text(struct tokenizer *t, struct encode_run *run, uint32_t i, 
     *text = raw;
     if (!is_normalized(t, &t->added[i]))
         return true;
-    if (!normal_apply(run, raw, &normal))
+    if (!normalize_apply(run, raw, &normal))
         return false;
     *text = arena_str(t->arena, normal);
     return text->at || err_memory(run->err, "an added token");

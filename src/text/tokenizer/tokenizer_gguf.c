@@ -214,13 +214,13 @@ static bool add_space_steps(struct gguf_source *s, struct err *err)
     t->strip_space = s->add_space;
     if (!read_charsmap(s, err))
         return false;
-    if (s->squeeze && !normal_add_replace(t, STR(" {2,}"), true, STR(" "), err))
+    if (s->squeeze && !normalize_add_replace(t, STR(" {2,}"), true, STR(" "), err))
         return false;
     if (s->squeeze)
         t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_STRIP, .left = true, .right = true };
     if (s->add_space)
         t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_PREPEND, .text = str_from(MARK) };
-    return normal_add_replace(t, STR(" "), false, str_from(MARK), err);
+    return normalize_add_replace(t, STR(" "), false, str_from(MARK), err);
 }
 
 static bool read_merges(struct gguf_source *s, struct err *err)
@@ -263,7 +263,7 @@ static bool read_pretokenizer(struct gguf_source *s, struct err *err)
                  "%s: tokenizer.ggml.pre is missing: using the default pattern, ids may be wrong",
                  model_file_path(s->file));
     s->t->byte_level = true;
-    return pretoken_add_published(s->t, name.n ? name : STR("default"), &s->add_bos, err) ||
+    return pretokenize_add_published(s->t, name.n ? name : STR("default"), &s->add_bos, err) ||
            err_prefix(err, "%s", model_file_path(s->file));
 }
 

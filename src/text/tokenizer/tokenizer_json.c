@@ -57,7 +57,7 @@ static bool put_token(struct tokenizer *t, uint32_t id, struct str text, struct 
         return err_set(err, ERR_INPUT, "tokenizer.json: '%.*s' and '%.*s' have the same id %u",
                        STR_ARG(t->raw[id]), STR_ARG(text), id);
     t->raw[id] = arena_str(t->arena, text);
-    t->kinds[id] = t->byte_fallback && byte_token_value(text) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
+    t->kinds[id] = t->byte_fallback && tokenizer_byte_value(text) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
     return t->raw[id].at || err_memory(err, "the vocabulary");
 }
 

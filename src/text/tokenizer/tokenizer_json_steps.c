@@ -112,7 +112,8 @@ static bool read_replace(struct tokenizer *t, const json_t *json, struct err *er
     bool regex;
     if (!content.at)
         return err_set(err, ERR_INPUT, "'content' is missing");
-    return read_pattern(json, &pattern, &regex, err) && normal_add_replace(t, pattern, regex, content, err);
+    return read_pattern(json, &pattern, &regex, err) &&
+           normalize_add_replace(t, pattern, regex, content, err);
 }
 
 static bool read_charsmap(struct tokenizer *t, const json_t *json, struct err *err)

@@ -10,6 +10,7 @@
 #include "text/tokenizer/pattern.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode.h"
+#include "text/utf8.h"
 
 enum {
     NORMAL_STEPS_MAX = 24,
@@ -110,12 +111,12 @@ bool encode_run_cells(struct encode_run *run, size_t bytes);
 bool encode_run_patterns(struct encode_run *run);
 
 // result lives until the next call
-bool normal_apply(struct encode_run *run, struct str text, struct str *result);
+bool normalize_apply(struct encode_run *run, struct str text, struct str *result);
 bool charsmap_check(struct str table, struct err *err);
 bool charsmap_apply(struct buf *out, struct str table, struct str text);
-// calls model_encode_word for each word
-bool pretoken_apply(struct encode_run *run, struct str text, bool at_start);
-bool model_encode_word(struct encode_run *run, struct str word);
+// calls encode_word for each word
+bool pretokenize_apply(struct encode_run *run, struct str text, bool at_start);
+bool encode_word(struct encode_run *run, struct str word);
 bool bpe_encode_word(struct encode_run *run, struct str word);
 bool unigram_encode_word(struct encode_run *run, struct str word);
 bool encode_unknown(struct encode_run *run, struct str text); // bytes, or the unknown token, or nothing
@@ -129,11 +130,12 @@ bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err);
 bool bpe_add_merge(struct tokenizer *t, uint32_t rank, struct str left, struct str right, struct err *err);
 bool spm_init_merges(struct tokenizer *t, struct err *err);
 bool unigram_init(struct tokenizer *t, struct err *err);
-bool pretoken_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior, struct err *err);
-bool pretoken_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err);
-bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text,
-                        struct err *err);
-uint32_t byte_alphabet_code(unsigned char byte); // code point of GPT-2's alphabet
-int byte_token_value(struct str text);           // of <0xNN>, or -1
+bool pretokenize_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior,
+                           struct err *err);
+bool pretokenize_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err);
+bool normalize_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text,
+                           struct err *err);
+uint32_t tokenizer_byte_code(unsigned char byte); // code point of GPT-2's alphabet
+int tokenizer_byte_value(struct str text);        // of <0xNN>, or -1
 bool tokenizer_load_gguf(struct tokenizer **t, const struct model_file *file, struct err *err);
 bool tokenizer_load_files(struct tokenizer **t, const struct model_file *file, struct err *err);

@@ -7,7 +7,7 @@
 #include "text/tokenizer/tokenizer_random.h"
 #include "base/arena.h"
 #include "text/tokenizer/tokenizer_parts.h"
-#include "text/unicode.h"
+#include "text/utf8.h"
 
 enum {
     N_BYTES = 256,
@@ -63,7 +63,7 @@ static struct str fixed_token(struct arena *arena, uint32_t id)
 
     if (id >= N_BYTES)
         return str_from(control[id - N_BYTES]);
-    return arena_str(arena, (struct str){ text, utf8_write(text, byte_alphabet_code((unsigned char)id)) });
+    return arena_str(arena, (struct str){ text, utf8_write(text, tokenizer_byte_code((unsigned char)id)) });
 }
 
 struct vocabulary {

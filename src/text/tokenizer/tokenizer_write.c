@@ -71,7 +71,7 @@ static int fits(const struct tokenizer *t, const char *name, struct pattern_scra
     bool add_bos;
     int fit = 0;
 
-    if (other && pretoken_add_published(other, str_from(name), &add_bos, NULL) &&
+    if (other && pretokenize_add_published(other, str_from(name), &add_bos, NULL) &&
         same_steps(t, other, scratch))
         fit = 1 + (t->ignore_merges == other->ignore_merges);
     tokenizer_free(other);

@@ -1,4 +1,4 @@
-// pretoken_published.c - the pre-tokenisers that a GGUF file names in tokenizer.ggml.pre, as their models'
+// pretokenize_published.c - the pre-tokenisers that a GGUF file names in tokenizer.ggml.pre, as their models'
 // tokenizer.json has them.
 //
 // A GGUF file has only the name, which implies the original's normalisation too (NFC for the Qwen family). An
@@ -97,7 +97,7 @@ static const struct published *find_published(struct str name)
     return NULL;
 }
 
-bool pretoken_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err)
+bool pretokenize_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err)
 {
     const struct published *p = find_published(name);
 
@@ -112,7 +112,7 @@ bool pretoken_add_published(struct tokenizer *t, struct str name, bool *add_bos,
     t->ignore_merges = p->ignore_merges;
     *add_bos = p->add_bos;
     for (size_t i = 0; i < REGEXES_MAX && p->regexes[i]; i++)
-        if (!pretoken_add_split(t, str_from(p->regexes[i]), SPLIT_ISOLATED, err))
+        if (!pretokenize_add_split(t, str_from(p->regexes[i]), SPLIT_ISOLATED, err))
             return false;
     return true;
 }

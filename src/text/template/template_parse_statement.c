@@ -1,4 +1,4 @@
-// template_statement.c - statements: {% ... %} tags and the text between them, and the entry points of
+// template_parse_statement.c - statements: {% ... %} tags and the text between them, and the entry points of
 // parsing.
 //
 // Each tag has one function in a table. A tag with a body parses it up to its end tag, so that the tree has
