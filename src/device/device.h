@@ -18,12 +18,12 @@ struct buffer {
     struct device *device;
     void *host;
     uint64_t bytes;
-    void *native; // the device's own handle
+    void *native; // for the device alone: may lie in memory that the host cannot see
     bool local;   // for the device alone: it may lie where the host cannot see it
 };
 
-// How a matrix lies on its device: as in the file, in panels of 32 rows (CPU), or with quants, scales and the
-// like apart (CUDA).
+// The layout of a matrix in device memory: as in the file, in panels of 32 rows (CPU), or in planes, which
+// keep quants, scales and high bits apart (CUDA).
 enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES };
 
 // A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32).
@@ -71,48 +71,48 @@ struct device_ops {
                   struct err *err);
     bool (*read)(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
                  struct err *err);
-    // Takes a weight over, repacked if the device wants that; repacking never changes a value.
+    // Copies a weight to the device, repacked if the device wants that. Repacking never changes a value.
     bool (*weight)(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
-    // Is there a kernel for this operation? If not, the operation records its parts.
+    // Whether there is a kernel for this operation. If not, the operation records its parts.
     bool (*supports)(struct device *d, uint32_t op);
-    // Prepares a tape whose hazards and offsets are known; drop frees what seal made.
+    // Prepares a tape whose hazards and offsets are known. drop frees what seal made.
     bool (*seal)(struct device *d, struct tape *t, struct err *err);
     void (*drop)(struct device *d, struct tape *t);
     // Submits commands [first, last) with the given step. On return the work is queued (on the CPU: done).
     bool (*play)(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
                  struct err *err);
-    // Waits until everything played so far is done.
+    // Waits until everything played so far has finished.
     bool (*wait)(struct device *d, struct err *err);
 };
 
-// A device whose plays run on while the caller goes on: results are asked for behind one play and taken while
-// the next one runs.
-enum { DEVICE_FETCHES = 2, DEVICE_FETCH_BYTES = 1 << 15 }; // how many may be under way, and of how much
+// A device whose plays continue while the caller goes on. Results are requested after one play and collected
+// while the next one runs.
+enum { DEVICE_FETCHES = 2, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
-    // Copies the first bytes of b aside, once all that was played so far is done. fetch: which of the places,
-    // 0 to DEVICE_FETCHES - 1.
+    // Copies the first bytes of b to the host once everything played so far has finished. fetch: which of the
+    // DEVICE_FETCHES places.
     bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
-    // Waits for that copy, and not for what was played after it.
+    // Waits for that copy, but not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 };
 
 struct device {
     const struct device_ops *ops;
-    const struct device_queue *queue; // NULL: a play is over when the next call needs it to be
+    const struct device_queue *queue; // NULL: a play has finished when the next call needs its results
     char name[16];                    // "cpu", "cuda:1"
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-// see struct buffer: pages, scratch
+// See `local` of struct buffer: pages, scratch.
 bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
 void buffer_release(struct buffer *b); // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
 void weight_release(struct weight *w);
-// Of a device with a queue.
+// For devices with a queue.
 bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
 bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 void device_close(struct device *d); // NULL is allowed

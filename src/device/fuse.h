@@ -7,10 +7,10 @@
 #pragma once
 #include "device/tape.h"
 
-// A form of rows of activations, with its plain definition.
+// A packing of rows of activations, with its plain definition.
 struct packed_rows {
     float *rows; // [n_rows, n_cols]
-    // [n_cols]: the rows are multiplied by it, and their sums of squares are packed too; or NULL
+    // [n_cols]: the rows are multiplied by it and their sums of squares are packed too; or NULL
     const float *norm;
     uint32_t n_rows, n_cols;
 };
@@ -26,15 +26,15 @@ struct tape_packing {
 struct tape_fusion {
     uint16_t from, out, to, in;
     uint16_t norm; // the operand of `to` that scales its input, or 0
-    // The form that `to` reads and `from` can write, or NULL.
+    // The packing that `to` reads and `from` can write, or NULL.
     const struct tape_packing *(*packing)(struct device *d, const struct tape_limits *limits,
                                           const struct command *from, const struct command *to);
     bool alone; // where all readers take it packed, `from` need not write its fp32 rows
 };
 
-// Gives pairs of commands the packed operands that the device's rules allow.
+// Adds the packed operands that the device's rules allow.
 void fuse_commands(struct tape *t);
-// The command's packed operand that it writes, or reads; NULL: none.
+// The packed operand that the command writes, or reads; NULL: none.
 const struct operand *fuse_packed(const struct command *c, bool writes);
 // The packed form of the command's input `in`; NULL: it reads fp32 rows.
 const struct operand *fuse_packed_input(const struct command *c, uint32_t in);

@@ -1,7 +1,7 @@
-// hazard.c - which commands must wait for which, by byte range.
+// hazard.c - which commands must wait for earlier ones, by byte range.
 //
-// Two commands conflict when one writes a byte that the other touches. Ranges, not buffers: all layers' pages
-// may share a buffer.
+// Two commands conflict when one writes a byte that the other touches. Ranges are compared, not buffers: the
+// pages of all layers may share one buffer.
 #include "device/tape_internal.h"
 
 static bool operands_overlap(const struct operand *a, const struct operand *b)

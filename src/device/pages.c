@@ -1,4 +1,4 @@
-// pages.c - the formats of KV pages by definition; the vector kernels store the same bits.
+// pages.c - the plain definition of the formats of KV pages; the vector kernels store the same bits.
 #include "device/pages.h"
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static uint64_t element(const struct page_token *t, uint32_t dim)
     return t->is_v ? page_v_element(t->shape, t->token, dim) : page_k_element(t->shape, t->token, dim);
 }
 
-// A block with an infinity or a NaN becomes NaN as a whole, so that it is noticed and never hidden.
+// A block with an infinity or a NaN becomes NaN as a whole, so that the error is not hidden.
 static void write_q8_0(const struct page_token *t, uint32_t dim, const float *from)
 {
     unsigned char *head = head_of(t);

@@ -48,9 +48,8 @@ SHARED_INLINE u32 page_head_bytes(u32 format, u32 head_dim)
            (format == KV_Q8_0 ? PAGE_TOKENS * (head_dim / KV_Q8_0_BLOCK) * 2 : 0);
 }
 
-// Index of the first number of (page, head) where pages hold numbers alone: not in Q8_0, whose byte address
-// is
-// page_place * page_head_bytes.
+// Index of the first number of (page, head) in formats without scales. In Q8_0 the byte address is page_place
+// * page_head_bytes.
 SHARED_INLINE u64 page_place(const BY_REFERENCE struct page_shape *s, u32 page, u32 head)
 {
     return (u64)page * s->n_kv_heads + head;
@@ -59,7 +58,7 @@ SHARED_INLINE u64 page_at(const BY_REFERENCE struct page_shape *s, u32 page, u32
 {
     return page_place(s, page, head) * PAGE_TOKENS * s->head_dim;
 }
-// From there to a number of K or V, and in bytes to its scale.
+// Offset from there of a number of K or V, and in bytes of its scale.
 SHARED_INLINE u64 page_k_element(const BY_REFERENCE struct page_shape *s, u32 token, u32 dim)
 {
     u32 group = page_group(s->k_format);
@@ -91,12 +90,12 @@ static inline enum operand_type page_operand_type(uint32_t format)
                                                            OPERAND_PRIVATE };
     return types[format];
 }
-static inline bool page_fits(const struct page_shape *s) // do the formats allow this head_dim?
+static inline bool page_fits(const struct page_shape *s) // whether the formats allow this head_dim
 {
     return s->head_dim % page_dims(s->k_format) == 0 && s->head_dim % page_dims(s->v_format) == 0;
 }
 
-// One token's K or V of one head, to and from its page: what the formats mean.
+// One token's K or V of one head, to and from its page: the definition of the formats.
 struct page_token {
     const struct page_shape *shape;
     void *pages; // K's or V's

@@ -1,8 +1,8 @@
 // tape.c - recording, sealing and playing; see tape.h.
 //
-// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give
-// every tensor a place in scratch by its first and last use, resolve the operands, mark the hazards. Reusing
-// scratch makes new hazards, so the marking comes last and sees real byte ranges.
+// Sealing has five parts: report the sticky error, choose the commands that write packed rows (fuse.c), plan
+// scratch memory by first and last use, resolve the operands, mark the hazards. Reusing scratch makes new
+// hazards, so hazards are marked last, on the final byte ranges.
 #include "device/tape_internal.h"
 #include <stdarg.h>
 #include <string.h>
@@ -222,7 +222,7 @@ static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const stru
     return a->first <= b->last && b->first <= a->last;
 }
 
-// The lowest offset at which tensors[index] meets no earlier-placed tensor that lives at the same time.
+// The lowest offset at which tensors[index] overlaps no tensor placed earlier that lives at the same time.
 static uint64_t lowest_offset(const struct tape *t, uint32_t index)
 {
     const struct tape_tensor_plan *v = &t->tensors[index];
@@ -275,7 +275,7 @@ static void resolve_operands(struct tape *t)
 bool tape_seal(struct tape *t, struct err *err)
 {
     CHECK(!t->sealed);
-    resolve_operands(t); // bound tensors have their addresses, on which a device's choice may depend
+    resolve_operands(t); // bound tensors need their addresses: a device's choice may depend on them
     if (t->error.code == ERR_NONE)
         fuse_commands(t);
     if (t->error.code != ERR_NONE) {

@@ -11,8 +11,8 @@
 
 enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
 
-// Numbers that one command makes and later ones read: [rows, n_cols] fp32. Its memory is chosen when the tape
-// is sealed, and is reused after its last command. id 0 is no tensor.
+// Numbers that one command writes and later ones read: [rows, n_cols] fp32. Sealing chooses their memory,
+// which is reused after the last command that reads them. id 0 is no tensor.
 struct tensor {
     uint32_t id;
     uint32_t n_cols;
@@ -31,7 +31,7 @@ struct operand {
     bool writes;
     enum operand_type type;
     const struct weight *weight; // or NULL
-    // OPERAND_PACKED: how, which operand's rows, and the norm whose scale multiplies them, or NULL
+    // OPERAND_PACKED: its packing; the operand whose rows are packed; the norm that scales them, or NULL
     const struct tape_packing *packing;
     uint32_t rows;
     const struct weight *norm;
@@ -48,14 +48,14 @@ struct command {
     const char *label; // "layer3.attn_norm"
 };
 
-enum gemm { GEMM_AUTO, GEMM_OWN, GEMM_VENDOR }; // auto: our own everywhere, the faster one for whole models
+enum gemm { GEMM_AUTO, GEMM_OWN, GEMM_VENDOR }; // auto: our own kernels; the faster library for whole models
 
 struct tape_limits {
     uint32_t max_rows, max_outputs; // of every step that will be played
     bool exact;                     // activations stay fp32 in products with quantised weights
     bool parts;                     // fused operations record their parts even if the device has them
-    bool invariant; // a row's result is the same bits for any number of rows; on the CPU it always is
-    enum gemm gemm; // whose kernels multiply many rows, on a device that has a choice
+    bool invariant; // a row's result has the same bits for any number of rows; always so on the CPU
+    enum gemm gemm; // whose kernels multiply many rows, where the device has a choice
 };
 
 struct tape; // commands, tensors, sticky error; tape_internal.h shows it to devices
@@ -64,37 +64,37 @@ struct tape *tape_create(struct device *d, struct tape_limits limits); // NULL w
 void tape_destroy(struct tape *t);                                     // NULL is allowed
 const struct tape_limits *tape_limits(const struct tape *t);
 bool tape_supports(const struct tape *t, uint32_t op); // the device has a kernel for it
-// the device has this fused operation and parts are not asked for
+// Whether the device has this fused operation and parts are not asked for.
 bool tape_fuses(const struct tape *t, uint32_t op);
 
 // A new tensor.
 struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows);
-// A tensor in memory of the caller's: the activation block between stages, the logits. b holds max rows x
-// n_cols fp32 and outlives t.
+// A tensor in the caller's memory: the activation block between stages, the logits. b holds max rows x n_cols
+// fp32 and outlives t.
 struct tensor tape_tensor_bound(struct tape *t, uint32_t n_cols, enum tensor_rows rows,
                                 const struct buffer *b);
 
-// The label of the commands that follow: printf; "layer%u.attn".
+// Label of the commands that follow, as for printf: "layer%u.attn".
 void tape_label(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Adds a command; args are copied. Then its operands, in the order in which kernels know them. NULL after an
-// error, which the calls below accept.
+// Adds a command; args are copied. Its operands follow, in the order in which kernels number them. Returns
+// NULL after an error; the calls below accept NULL.
 struct command *tape_add(struct tape *t, uint16_t op, const char *name, const void *args,
                          uint32_t args_bytes);
 void tape_reads(struct tape *t, struct command *c, struct tensor v); // id 0: an absent operand
 void tape_writes(struct tape *t, struct command *c, struct tensor v);
-// workspace: written, its content is the kernel's business
+// Workspace: written, never compared.
 void tape_works_in(struct tape *t, struct command *c, struct tensor v);
 void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w); // NULL: an absent operand
-// all of it; NULL: an absent operand
+// The whole buffer; NULL: an absent operand.
 void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b);
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);
 
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Decides what is handed on packed, plans scratch by last use, marks the barriers that are needed and no
-// others, and prepares the device's own form.
+// Chooses the packed operands, plans scratch memory, marks the barriers that are needed and no others, and
+// prepares the device's own form.
 bool tape_seal(struct tape *t, struct err *err);
 // step.n_rows and n_outputs must be within the limits.
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err);
@@ -102,18 +102,18 @@ bool tape_play(struct tape *t, const struct buffer *step, struct err *err);
 uint32_t tape_n_commands(const struct tape *t);
 uint32_t tape_n_barriers(const struct tape *t);
 uint64_t tape_scratch_bytes(const struct tape *t);
-void tape_print(const struct tape *t, FILE *to); // the sealed list, its barriers and scratch: --trace
+void tape_print(const struct tape *t, FILE *to); // prints the sealed list, its barriers and scratch: --trace
 
 // Plays two tapes that were recorded alike, on two devices, with the same step. Before each command the
-// memory that it touches on a's device is copied to b's, so that every command is judged alone; then the
-// operands it wrote are compared over the rows in use.
+// memory that it touches on a's device is copied to b's, so that every command is judged alone. Then the
+// operands it wrote are compared, over the rows in use.
 struct tape_difference {
     const char *label, *name;
     uint32_t command, operand;
     double error; // normalised squared error of the worst written operand; infinity where only one side has a
                   // NaN
 };
-// on_command hears of every command, in order, and may stop the walk by returning false.
+// on_command is called for every command, in order; false stops the walk.
 typedef bool tape_on_command(void *arg, const struct tape_difference *difference);
 bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command,
                void *arg, struct err *err);

@@ -1,4 +1,4 @@
-// tape_diff.c - plays a tape on two devices, command by command, and measures how far the results lie apart.
+// tape_diff.c - plays a tape on two devices, command by command, and measures the error of each result.
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 #include "device/step.h"
 #include "device/tape_internal.h"
 
-// Both sides' bytes of one operand, on the host.
+// The bytes of one operand on both devices, on the host.
 struct both_sides {
     unsigned char *a, *b;
 };
@@ -21,7 +21,7 @@ static bool copy_over(const struct operand *from, const struct operand *to, stru
     return ok;
 }
 
-// Packed rows of one command, on the host: its fp32 rows, as they are on a device, and the norm's scale.
+// Packed rows of one command on the host: the fp32 rows as the device has them, and the norm's scale.
 struct packed_copy {
     const struct operand *packed, *rows;
     float *numbers, *norm;
@@ -35,7 +35,7 @@ static void packed_release(struct packed_copy *p)
     mem_free(p->bytes);
 }
 
-// `rows`: the operand of the same or of the other device's command whose rows are packed.
+// `rows`: the operand whose rows are packed, of this or of the other device's command.
 static bool packed_open(struct packed_copy *p, const struct operand *packed, const struct operand *rows,
                         struct err *err)
 {
@@ -184,7 +184,7 @@ static bool compare_packed(const struct comparison *c, uint32_t index, struct ta
     return ok;
 }
 
-// The worst of the operands that the command wrote.
+// The largest error of the operands that the command wrote.
 static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d,
                             struct err *err)
 {

@@ -1,4 +1,4 @@
-// tape_internal.h - the tape from the inside, for tape.c, hazard.c, diff.c and the devices.
+// tape_internal.h - the tape's inside, for tape.c, hazard.c, tape_diff.c and the devices.
 #pragma once
 #include "device/tape.h"
 
@@ -27,8 +27,8 @@ struct tape {
 
 struct operand *tape_operand_add(struct command *c);
 
-// Do the two commands touch a common byte, at least one of them writing?
+// Whether both commands touch a common byte and at least one of them writes it.
 bool hazard_between(const struct command *a, const struct command *b);
-// Sets `waits` on every command that must not start before all earlier ones since the last wait are done.
-// Returns their number.
+// Sets `barrier` on every command that conflicts with a command since the last barrier. Returns the number of
+// barriers.
 uint32_t hazard_mark(struct command *commands, uint32_t n);
