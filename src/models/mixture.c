@@ -143,10 +143,10 @@ void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, stru
     op_experts_down(t, m.down);
 }
 
-void block_mixture_or_dense(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
+void mixture_or_dense_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
 {
     if (l < s->model->config.n_dense)
         block_gated_ffn(t, s, l, x, ACTIVATION_SILU);
     else
-        block_mixture(t, s, l, x, mixture_rule(s->model));
+        mixture_block(t, s, l, x, mixture_rule(s->model));
 }

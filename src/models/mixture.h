@@ -116,5 +116,5 @@ void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, stru
                    struct route_rule rule);
 // The rule of a model of DeepSeek's kind.
 struct route_rule mixture_rule(const struct model *m);
-// A leading layer's dense block, or block_mixture by that rule.
-void block_mixture_or_dense(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x);
+// A leading layer's dense block, or mixture_block by that rule.
+void mixture_or_dense_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x);
