@@ -88,7 +88,7 @@ static inline void record_tower(struct side *s, const struct op_shape *c)
                                           .patch = PATCH });
     op_embed(s->tape, (struct embed){ .out = side_tensor(s, n, ROWS_STEP),
                                       .table = side_weight(s, QUANT_F16, VOCABULARY, n),
-                                      .log = side_buffer(s, 4),
+                                      .history = side_buffer(s, 4),
                                       .pool = side_buffer(s, 7ull * n * 4),
                                       .scale = 1.5f });
 }
