@@ -1,11 +1,10 @@
 // cpu.h - the CPU as a device, and what its kernels see.
 //
-// A kernel is a pair of functions: plan says into how many tiles its work falls for a given step, run does a
-// range of tiles. Threads take chunks of their own part of the tiles, then of others' parts, so a tile's
-// result must not depend on who computes it or on what else is computed. A kernel with several phases gets a
-// barrier between them.
-// The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it
-// needs.
+// A kernel is a pair of functions: plan says how many tiles its work has in a given step, run computes a
+// range of tiles. Threads take chunks of their own part of the tiles, then of other threads' parts. So a
+// tile's result must not depend on which thread computes it or on what else is computed. A kernel with
+// several phases gets a barrier between them. The plain kernel of an operation is its definition. Faster ones
+// follow, each with the CPU features it needs.
 #pragma once
 #include "base/thread_pool.h"
 #include "device/step.h"
@@ -35,7 +34,7 @@ enum { CPU_MAX_PHASES = 4, CPU_MAX_KERNELS = 7 };
 struct cpu_call {
     const struct command *command;
     const struct step *step;
-    void *local;     // this thread's own memory, plan.local_bytes; kept through one command, 64-byte aligned
+    void *local;     // this thread's own memory, plan.local_bytes; kept during one command, 64-byte aligned
     uint64_t *fresh; // bit p: this thread has not run phase p of this command before; kernels clear it after
                      // preparing `local`
     unsigned thread, n_threads;
@@ -44,7 +43,7 @@ struct cpu_call {
 struct cpu_plan {
     uint32_t n_phases;
     uint32_t n_tiles[CPU_MAX_PHASES];
-    uint32_t n_together; // tiles that read neighbouring memory, best in one thread's part; 0: as it comes
+    uint32_t n_together; // tiles that read neighbouring memory: best in one thread's part; 0: none
     size_t local_bytes;  // per thread; must not grow with a smaller step
 };
 
@@ -66,7 +65,7 @@ struct cpu_op {
     } fast[CPU_MAX_KERNELS]; // ends with a NULL run
 };
 
-// What the operations give the device: their kernels, and how weights are laid out. See ops/cpu_table.c.
+// What the operations give the device: their kernels, and weight repacking. See ops/cpu_table.c.
 struct cpu_table {
     const struct cpu_op *const *ops; // [n_ops], by enum op
     uint32_t n_ops;
@@ -76,8 +75,8 @@ struct cpu_table {
 };
 
 struct cpu_options {
-    unsigned n_threads; // 0: all that this process may use
-    uint32_t features;  // mask on what was detected; 0 = CPU_ALL
+    unsigned n_threads; // 0: as many as this process may use
+    uint32_t features;  // mask on the detected features; 0: CPU_ALL
     bool plain;         // only plain kernels, weights as in the file: the oracle
     bool parts;         // with plain: without the operations whose parts are faster, as other CPUs
     bool no_repack;     // weights stay as in the file, used from the mapping
@@ -85,9 +84,9 @@ struct cpu_options {
 };
 
 struct device *cpu_open(const struct cpu_options *options, struct err *err);
-uint32_t cpu_features(void);                                      // what this processor has
+uint32_t cpu_features(void);                                      // what this CPU has
 void cpu_features_print(uint32_t features, char *text, size_t n); // "AVX2 AVX-512 VNNI BF16"
-// Shared by other devices' oracles and the packers: host memory of the device.
+// Host memory of the device, for other devices' oracles and the packers.
 bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
 
 static inline const void *cpu_args(const struct cpu_call *call)

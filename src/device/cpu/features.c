@@ -1,4 +1,4 @@
-// features.c - what this processor can do, asked at run time: the binary is never built for one machine.
+// features.c - the CPU's features, detected at run time: the binary is never built for one machine.
 #include <string.h>
 #include "device/cpu/cpu.h"
 #if defined(CPU_ARM) && defined(__linux__)
@@ -33,7 +33,7 @@ static uint32_t has_avx512_bf16(void)
 }
 
 #if defined(__linux__)
-// A process has to ask the system before its threads may use tiles.
+// Linux grants the use of AMX tiles on request, once per process.
 static uint32_t has_amx(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
@@ -48,7 +48,7 @@ static uint32_t has_amx(void)
 }
 #endif
 
-// __builtin_cpu_supports also asks whether the system saves the wide registers.
+// __builtin_cpu_supports also checks that the system saves the wide registers.
 uint32_t cpu_features(void)
 {
     uint32_t f = 0;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include "device/cpu/cpu.h"
 
-// With VEC_BF16 defined as 1, for processors that multiply bf16 pairs too.
+// VEC_BF16 defined as 1: for CPUs that multiply pairs of bf16 too.
 #if VEC_BF16
 #define SIMD      TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 #define VEC(name) name##_avx512_bf16

@@ -1,4 +1,4 @@
-// cuda.c - opening a GPU, its memory, and taking weights over; graph.c plays tapes.
+// cuda.c - opening a GPU, its memory, and uploading weights; graph.c plays tapes.
 //
 // One stream carries everything in order: copies, repacking, graphs. Weights travel through a reused upload
 // buffer and are repacked on the GPU, so that loading runs at the speed of the copy.
@@ -54,8 +54,7 @@ static void cuda_release(struct device *d, struct buffer *b)
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
-// Small writes go through pinned memory, which is used round and round; a full turn waits for the copies
-// before it.
+// Small writes go through a ring of pinned memory; when it wraps around, it waits for the copies in flight.
 static bool write_small(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
 {
     if (c->staging_used + bytes > STAGING_BYTES) {
@@ -131,7 +130,7 @@ static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
            cuda_check(c, c->cu->stream_wait(c->stream), pack->kernel, err);
 }
 
-// The file's bytes go to a buffer of their own; the repacked form replaces it.
+// The file's bytes go to a buffer of their own, which the repacked matrix replaces.
 static bool repack(struct cuda *c, const struct weight_source *source, struct weight *w, struct err *err)
 {
     struct cuda_pack pack = { 0 };
@@ -231,7 +230,7 @@ static bool start(struct cuda *c, struct err *err)
 {
     const struct driver *cu = c->cu;
 
-    // refused when another library has begun to use the device: not needed
+    // refused when another library already uses the device; that is no problem
     cu->primary_flags(c->ordinal, CU_SCHEDULE_SPIN);
     if (!cuda_check(c, cu->primary_retain(&c->context, c->ordinal), "starting the device", err))
         return false;

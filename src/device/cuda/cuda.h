@@ -27,11 +27,10 @@ struct cuda_plan {
     struct cuda_limits device;
     struct tape_limits tape;
     const struct command *command;
-    uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only
-                            // sizes it
-    uint64_t private_bytes; // how much this command wants
-    uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves
-                            // at zero
+    uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which
+                            // measures it
+    uint64_t private_bytes; // private memory that this command wants
+    uint64_t counters_at;   // the same for counters, which are zero before and after a command
     uint64_t counters_bytes;
     struct cuda *cuda;
     struct cuda_launch *launches; // grows
@@ -45,28 +44,27 @@ struct cuda_shape {
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params,
                      uint32_t bytes);
-// A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is
-// played launch by launch.
+// Adds a product by the vendor's library, which is loaded on first use. A tape that has one is no graph: it
+// is played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
-// for this device: an image need not serve every architecture
+// Whether this device has the kernel: an image need not serve every architecture.
 bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel);
-// A view of bf16 numbers for the copy engine, in boxes whose rows of 128 bytes shared memory gets swizzled.
-// map: 128 bytes, aligned to 64.
+// A view of bf16 numbers for TMA copies, in boxes whose rows of 128 bytes are swizzled in shared memory. map:
+// the TMA descriptor, 128 bytes, aligned to 64.
 struct cuda_view {
     uint64_t at, dims[5], strides[4]; // strides in bytes, of all dimensions but the first
     uint32_t box[5];
 };
-// false: the device cannot
+// False: the device has no TMA.
 bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map);
-// For questions about a command before its tape is planned: what the plan functions see, without memory and
-// launches.
+// A plan for questions about a command before its tape is planned: without memory and launches.
 struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits,
                               const struct command *command);
 // Device address of an operand, 0 when absent.
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);
 
-// How a matrix lies in device memory after repacking, and the kernel that repacks it.
+// The layout of a matrix in device memory after repacking, and the kernel that repacks it.
 struct cuda_pack {
     uint64_t bytes; // 0: the matrix stays as in the file
     const char *kernel;
@@ -84,10 +82,10 @@ struct cuda_table {
 };
 
 struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err);
-// How many there are; 0 with a reason when there is no driver, no device, or this build holds no kernels.
+// The number of GPUs; 0 with a reason when there is no driver, no device, or no kernels in this build.
 uint32_t cuda_n_devices(struct err *err);
 
-// The kernels that the build has compiled in: one image per source file. n = 0: none, for the reason beside.
+// The kernels compiled into this build: one image per source file. n = 0: none, with the reason.
 struct cuda_image {
     const char *name;
     const void *data;

@@ -1,4 +1,4 @@
-// cuda_internal.h - the device from the inside, for cuda.c, graph.c and the bench of single operations.
+// cuda_internal.h - the CUDA device's inside, for cuda.c, graph.c and the bench of single operations.
 #pragma once
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
@@ -15,9 +15,8 @@ struct cuda {
     cu_module *modules; // one an image, [n_modules]
     uint32_t n_modules;
     struct cuda_limits limits;
-    struct vendor *vendor;  // opened when a tape asks for it
-    unsigned char *staging; // pinned; small writes pass through it without waiting, and behind them are the
-                            // fetches' places
+    struct vendor *vendor;  // loaded when a tape asks for it
+    unsigned char *staging; // pinned: a ring for small writes, then the places of fetches
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];
     bool retained;
@@ -30,7 +29,7 @@ struct cuda_tape {
     bool *uses_private;     // [n_commands]
     struct buffer private_memory;
     cu_exec exec;
-    cu_address step; // that exec was built for
+    cu_address step; // the step buffer that exec was built for
 };
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);

@@ -1,5 +1,5 @@
-// driver.c - finds the driver's functions; see driver.h. The library stays open for the life of the process:
-// closing it while its own threads run is not safe.
+// driver.c - loads the driver's functions; see driver.h. The library is never unloaded: closing it while its
+// own threads run is not safe.
 #include "device/cuda/driver.h"
 #include <dlfcn.h>
 #include <pthread.h>

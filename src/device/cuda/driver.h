@@ -1,4 +1,4 @@
-// driver.h - the part of NVIDIA's driver interface that ingot uses, declared here and found at run time.
+// driver.h - the part of NVIDIA's driver API that ingot uses, declared here and loaded at run time.
 //
 // No CUDA header is needed to build and no library to start: driver_load opens libcuda.so.1 and fills the
 // table. Names, numbers and layouts are those of the driver API, version 12.3 or later. A missing function is
@@ -29,7 +29,7 @@ enum {
     CU_ATTRIBUTE_MINOR = 76,
     CU_ATTRIBUTE_SHARED_OPTIN = 97,
     CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
-    CU_FUNCTION_SHARED_CARVEOUT = 9, // per cent
+    CU_FUNCTION_SHARED_CARVEOUT = 9, // percent
     CU_SCHEDULE_SPIN = 1,
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_NO_TIMING = 2,
@@ -108,9 +108,9 @@ struct driver {
 #undef CU_FIELD
 };
 
-// The process's table; loads it the first time. NULL with a reason when there is no driver or it is too old.
+// The process's table, loaded on first use. NULL with a reason when there is no driver or it is too old.
 const struct driver *driver_load(struct err *err);
-// For tests: a driver of their own, before the first driver_load. It stays with the caller.
+// For tests: their own driver, set before the first driver_load. The caller keeps it.
 void driver_replace(const struct driver *driver);
 // "CUDA_ERROR_ILLEGAL_ADDRESS"
 const char *driver_error(const struct driver *cu, cu_result result);

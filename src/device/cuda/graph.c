@@ -1,12 +1,11 @@
 // graph.c - tapes as CUDA graphs.
 //
 // seal asks every operation for its launches. The first play with a given step buffer turns them into one
-// graph: within a command the launches follow each other; between commands there is an edge where their byte
+// graph. Within a command the launches follow each other; between commands there is an edge where their byte
 // ranges conflict, unless another path implies it. An edge that is a kernel's only one, in and out, is
-// programmatic: the later kernel starts while the earlier one drains, and every kernel waits
-// (griddepcontrol.wait) before it touches what an earlier one may write.
-// A range of commands is played as plain launches, in order: that is for tape_diff, and for tapes with
-// products of the vendor's library.
+// programmatic (programmatic dependent launch): the later kernel starts while the earlier one drains, and
+// every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write. A range of commands
+// is played as plain launches, in order: for tape_diff, and for tapes with products by the vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
@@ -44,8 +43,8 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     l->block = shape.block;
     l->shared = shape.shared;
     l->function = cuda_function(p->cuda, kernel);
-    if (l->function) // alike for all kernels: those that want unlike shares of a multiprocessor's memory
-                     // never run there side by side
+    if (l->function) // one carveout for all kernels: kernels with different ones never run side by side on an
+                     // SM
         cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_SHARED_CARVEOUT, 100), kernel,
                    &p->error);
     if (!l->function)
@@ -104,7 +103,7 @@ const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand)
     return p->command->operands[operand].weight;
 }
 
-// One pass over the commands; the first finds out how much private memory they want.
+// One pass over the commands. The first one measures the private memory they want.
 static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, struct err *err)
 {
     struct cuda_plan *p = &n->plan;
@@ -187,7 +186,7 @@ static void set_step(struct cuda_tape *n, cu_address step)
             memcpy(n->plan.launches[i].params, &step, sizeof step);
 }
 
-// Edges as pairs of launches, and how many leave and enter each.
+// Edges as pairs of launches, and the number that leave and enter each.
 struct edges {
     cu_node *nodes;
     uint32_t *from, *to;
@@ -214,8 +213,7 @@ static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
     return true;
 }
 
-// Walks back from each command. reached[j]: there is a path from j to i already, so an edge would add
-// nothing.
+// Walks back from each command. reached[j]: a path from j to i exists, so an edge would add nothing.
 static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct edges *e, unsigned char *paths)
 {
     uint32_t count = t->n_commands;
@@ -294,7 +292,7 @@ static bool build(struct cuda *c, struct tape *t, struct err *err)
     return ok;
 }
 
-// A tape is played with one step buffer all its life, as a rule; another one costs a new graph.
+// A tape usually keeps its step buffer; another one needs a new graph.
 static bool prepare(struct cuda *c, struct tape *t, cu_address step, struct err *err)
 {
     struct cuda_tape *n = t->native;
@@ -347,7 +345,7 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
     if (first == 0 && last == t->n_commands && n->plan.n_products == 0)
         return prepare(c, t, at, err) &&
                cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
-    if (n->exec) { // arguments are about to change under it
+    if (n->exec) { // the graph's arguments are about to change
         c->cu->stream_wait(c->stream);
         c->cu->graph_exec_destroy(n->exec);
         n->exec = NULL;

@@ -1,11 +1,11 @@
 // kernel.cuh - what every CUDA kernel includes: the order of launches, sums over a warp or block, and a few
 // instructions by name.
 //
-// A kernel's body is a device function of (arguments, tile); the extern "C" wrapper owns the tile. Kernels
-// may start before the ones they depend on have ended: whatever an earlier launch may have written is read
-// only after wait_for_inputs(), which every thread of every kernel calls exactly once; before it only
-// weights, the step and the page table may be read. A load there costs nothing; behind it, where others wait
-// for its result, some hundreds of ns.
+// A kernel's body is a device function of (arguments, tile); the extern "C" wrapper owns the tile. A kernel
+// may start before the ones it depends on have ended (programmatic dependent launch). Every thread of every
+// kernel calls wait_for_inputs() exactly once, and reads what an earlier launch may have written only after
+// it. Before it, only weights, the step and the page table may be read. A load there costs nothing; a load
+// after it delays its users by some hundreds of ns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -19,7 +19,7 @@ struct page_side {
     }
 };
 
-// One number to its place; not for Q8_0, where a scale belongs to 32 of them.
+// Stores one number; not for Q8_0, where 32 numbers share a scale.
 static __device__ __forceinline__ void page_put_at(const struct page_side &s, u64 at, f32 v)
 {
     u32 format = s.format();
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void page_put(const struct page_side &s, u32 p
     page_put_at(s, page_at(s.shape, page, head) + s.element(token, dim), v);
 }
 
-// The same of 32 dims by a warp: dim's block, a dim a lane. Every format.
+// Stores 32 dims by a warp, a dim per lane: dim's block. Every format.
 static __device__ __forceinline__ void page_put_block(const struct page_side &s, u32 page, u32 head,
                                                       u32 token, u32 dim, f32 v)
 {

@@ -38,7 +38,7 @@ static bool find(struct vendor *v, void *library)
     return true;
 }
 
-// The library stays open for the life of the process, as the driver does.
+// The library is never unloaded, as the driver.
 struct vendor *vendor_open(cu_stream stream, struct err *err)
 {
     static const char *const names[] = { "libcublas.so.13", "libcublas.so.12", "libcublas.so.11",
@@ -73,7 +73,7 @@ void vendor_close(struct vendor *v)
     mem_free(v);
 }
 
-// Row by row for us is column by column for cuBLAS: out^T = w x^T.
+// Row-major for us is column-major for cuBLAS: out^T = w x^T.
 bool vendor_multiply(struct vendor *v, const struct vendor_product *p, struct err *err)
 {
     const float one = 1, zero = 0;

@@ -1,9 +1,9 @@
-// vendor.h - NVIDIA's matrix library, found at run time like the driver: for comparison with our own
+// vendor.h - NVIDIA's matrix library, loaded at run time like the driver: for comparison with our own
 // products, and as a fallback.
 //
 // cuBLAS is no dependency: vendor_open opens libcublas.so.13, .12 or .11 when a tape asks for it (--gemm
-// vendor). One product is known: bf16 times bf16 summed in fp32. It runs in the device's stream beside our
-// launches; such tapes are no graphs.
+// vendor). It computes one product: bf16 times bf16, summed in fp32. It runs in the device's stream beside
+// our launches; such tapes are no graphs.
 #pragma once
 #include "device/cuda/driver.h"
 

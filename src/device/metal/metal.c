@@ -69,7 +69,7 @@ uint32_t metal_n_devices(struct err *err)
     return (uint32_t)n;
 }
 
-// The caller's to release. The first is the system's choice.
+// The caller releases it. Ordinal 0 is the system's default GPU.
 static objc_id choose_gpu(uint32_t ordinal, struct err *err)
 {
     uint32_t n = metal_n_devices(err);
@@ -98,7 +98,7 @@ static bool check_gpu(struct metal *m, struct err *err)
     return true;
 }
 
-// From macOS 15 on, buffers that are named once need not be made resident in every command buffer.
+// With a residency set (macOS 15), buffers are not made resident again for every command buffer.
 static void open_residency(struct metal *m)
 {
     objc_id error = NULL;

@@ -2,16 +2,18 @@
 //
 // An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed:
 // kernel, function constants, grid, threadgroup memory and an argument struct. A play encodes the launches in
-// order. Where a kernel finds things is the same for all:
-//   buffer 0: the argument struct      buffer 1: the step        buffer 2 + i: operand i of the command
-//   (absent: a few zero bytes) buffer 18: the command's private memory, for partial results threadgroup 0:
-//   `shared` bytes
+// order. All kernels have the same bindings:
+//   buffer 0       the argument struct
+//   buffer 1       the step
+//   buffer 2 + i   operand i of the command; a few zero bytes where it is absent
+//   buffer 18      the command's private memory, for partial results
+//   threadgroup 0  `shared` bytes
 // Emulator-tested, not yet run on Apple hardware.
 #pragma once
 #include "device/tape.h"
 
 enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 8 };
-enum { METAL_MAX_OPERANDS = 16 }; // an operation's own: there are no packed ones (device/fuse.h) on Metal
+enum { METAL_MAX_OPERANDS = 16 }; // an operation's own; Metal has no packed ones (device/fuse.h)
 enum {
     METAL_AT_ARGS,
     METAL_AT_STEP,
@@ -27,7 +29,7 @@ struct metal_plan {
     struct metal_limits device;
     struct tape_limits tape;
     const struct command *command;
-    uint64_t private_bytes; // how much private memory this command wants
+    uint64_t private_bytes; // private memory that this command wants
     struct metal *metal;
     struct metal_launch *launches; // grows
     uint32_t n_launches, capacity;
@@ -41,17 +43,17 @@ struct metal_kernel {
     uint32_t grid[3]; // threadgroups
     uint32_t threads; // of each: thread_index_in_threadgroup runs to here; a multiple of 32
     uint32_t shared;
-    bool beside; // may run beside the command's launch before it; else it waits for that one
+    bool beside; // may run beside the command's previous launch; else it waits for that one
 };
 // Adds a launch; args is copied. Errors stay in the plan.
 void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args,
                       uint32_t args_bytes);
-// A product of the vendor's, MPSMatrixMultiplication: operands out [rows, n_out] = in [rows, n_cols] w
-// [n_out, n_cols]^T, (+ out). It takes all rows that the tape may have; w is fp32 or fp16.
+// A product by the vendor's library, MPSMatrixMultiplication: out [rows, n_out] = in [rows, n_cols] w [n_out,
+// n_cols]^T, (+ out). It takes all rows that the tape may have. w is fp32 or fp16.
 struct metal_product {
     uint32_t in, w, out; // operand numbers
     uint32_t rows;
-    bool adds; // to what out holds
+    bool adds; // to the old value of out
 };
 void metal_product_add(struct metal_plan *p, const struct metal_product *product);
 const struct weight *metal_weight(const struct metal_plan *p, uint32_t operand); // NULL: absent
@@ -62,19 +64,19 @@ struct metal_table {
     uint32_t n_ops;
 };
 
-enum { METAL_COMMITS = 4 }; // of a play, where options leave it to the device
+enum { METAL_COMMITS = 4 }; // per play, where options leave it to the device
 
 struct metal_options {
     uint32_t ordinal;
-    uint32_t commit_every; // commands in a command buffer; 0: so many that a play needs METAL_COMMITS at most
+    uint32_t commit_every; // commands in a command buffer; 0: as many as give METAL_COMMITS per play
     const char *archive;   // file that keeps compiled pipelines from run to run, or NULL
     const struct metal_table *table;
 };
 struct device *metal_open(const struct metal_options *options, struct err *err);
-// How many there are; 0 with a reason when this is not macOS or no GPU is found.
+// The number of GPUs; 0 with a reason when this is not macOS or has none.
 uint32_t metal_n_devices(struct err *err);
 
-// The kernels' sources, one for each .metal file, with the headers in place of their #include lines.
+// The kernels' sources, one for each .metal file, with their #include lines expanded.
 struct metal_source {
     const char *name; // "rmsnorm.metal"
     const char *text;

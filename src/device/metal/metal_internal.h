@@ -1,8 +1,7 @@
-// metal_internal.h - the device from the inside.
+// metal_internal.h - the Metal device's inside.
 //
-// submission.c owns the order of things: everything that the GPU is asked to do goes through command buffers
-// with rising serial numbers, whose completion handlers tell how far it has come. Nobody waits but
-// metal_sync.
+// submission.c owns the order of work. Everything that the GPU does goes through command buffers with rising
+// serial numbers; their completion handlers report progress. Only metal_sync waits.
 #pragma once
 #include <pthread.h>
 #include "device/metal/metal.h"
@@ -15,12 +14,12 @@ enum { METAL_IN_FLIGHT = 64, METAL_BUCKETS = 40, METAL_SLOTS = METAL_AT_PRIVATE 
 struct metal_buffer {
     objc_id handle;
     uint64_t offset; // of the first byte: a weight in the file's mapping begins anywhere in a page
-    uint64_t used;   // serial of the last command buffer known to touch it
-    bool is_step;    // played as a step: `used` is exact; of other buffers any command buffer may touch them
+    uint64_t used;   // serial of the last command buffer known to use it
+    bool is_step;    // played as a step: `used` is exact; any command buffer may use other buffers
 };
 
-// Shared memory through which private memory is written and read; in power-of-two buckets, used again when
-// its command buffer is done.
+// Shared memory through which private memory is written and read: in power-of-two buckets, reused when its
+// command buffer has finished.
 struct metal_staging {
     objc_id handle;
     unsigned char *at;
@@ -28,7 +27,7 @@ struct metal_staging {
     struct metal_staging *next;
 };
 
-struct metal_copy { // waits for the next command buffer
+struct metal_copy { // goes into the next command buffer
     objc_id from;   // NULL: zeros
     objc_id to;
     uint64_t from_at, to_at, bytes;
@@ -73,27 +72,26 @@ struct metal {
     struct metal_copy *copies;
     uint32_t n_copies, copies_capacity;
     struct metal_submission submissions[METAL_IN_FLIGHT];
-    uint64_t committed; // serial of the last command buffer handed over
+    uint64_t committed; // serial of the last committed command buffer
     // The last command buffer of a play stays open, so that what follows (a fetch of its results, writes)
-    // costs no other one.
+    // needs no other one.
     struct metal_encoding open;
     bool is_open;
-    bool has_products; // Metal Performance Shaders want command buffers that retain
+    bool has_products; // Metal Performance Shaders need command buffers that retain their resources
     pthread_mutex_t lock;
     pthread_cond_t progress;
-    uint64_t completed; // lock
-    struct err failure; // lock
+    uint64_t completed; // guarded by lock
+    struct err failure; // guarded by lock
 };
 
-// submission.c
-// a new m->open: what was open is handed over, copies that wait go first
+// submission.c Opens a new m->open. What was open is committed; pending copies go first.
 bool metal_begin(struct metal *m, struct err *err);
 void metal_end_encoder(struct metal *m);
-bool metal_flush(struct metal *m, struct err *err); // hands over what is open and copies that wait
-uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or handed over
-// waits for the serial; fails if the device has
+bool metal_flush(struct metal *m, struct err *err); // commits what is open, and pending copies
+uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or committed
+// Waits for the serial. Fails if the device has failed.
 bool metal_sync(struct metal *m, uint64_t serial, struct err *err);
-// goes into the last command buffer, or a new one
+// Adds the copy to the last command buffer, or to a new one.
 bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err);
 uint64_t metal_completed(struct metal *m);
 
@@ -114,11 +112,11 @@ void metal_pool_free(struct metal *m);
 // pipelines.c
 bool metal_pipelines_open(struct metal *m, struct err *err);
 void metal_pipelines_close(struct metal *m);
-// The pipeline of the kernel, compiled if this is the first time. NULL on failure.
+// The kernel's pipeline, compiled on first use. NULL on failure.
 const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel,
                                             struct err *err);
 
-// One launch of a tape: a kernel, or a product of the vendor's.
+// One launch of a tape: a kernel, or a product by the vendor's library.
 struct metal_launch {
     objc_id pipeline; // NULL: a product
     struct mtl_size grid, threads;

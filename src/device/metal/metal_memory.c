@@ -1,8 +1,8 @@
 // metal_memory.c - buffers: shared with the host, private to the GPU, or laid over a file's mapping.
 //
-// Writes take effect in the order in which they and plays are asked for, and never wait. A shared buffer that
-// no command buffer in flight can touch is written at once; any other write lies in staging memory until the
-// next command buffer copies it. Reads wait.
+// Writes never wait, and take effect in order with plays. A shared buffer that no command buffer in flight
+// can use is written at once. Any other write lies in staging memory until the next command buffer copies it.
+// Reads wait.
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -50,7 +50,7 @@ static struct metal_buffer *adopt(struct metal *m, objc_id handle, struct err *e
     return b;
 }
 
-// Of the command buffer that copies asked for now will be in.
+// Serial of the command buffer that takes the next copies.
 static uint64_t next_serial(const struct metal *m)
 {
     return m->committed + 1;
@@ -91,7 +91,7 @@ void metal_release(struct device *d, struct buffer *b)
     struct metal_buffer *native = b->native;
     void *pool = objc.objc_autoreleasePoolPush();
 
-    metal_flush(m, NULL); // a copy to it may wait
+    metal_flush(m, NULL); // a copy to the buffer may be pending
     metal_sync(m, m->committed, NULL);
     make_resident(m, native->handle, false);
     mtl_release(native->handle);
@@ -192,7 +192,7 @@ bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void
     return ok;
 }
 
-// Waits for everything that was asked for.
+// Waits for all work so far.
 static bool settle(struct metal *m, struct err *err)
 {
     if (!metal_flush(m, err))
@@ -235,7 +235,7 @@ bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void 
     return ok;
 }
 
-// The copy rides in the play's last command buffer.
+// The copy goes into the play's last command buffer.
 bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
 {
     struct metal *m = (struct metal *)d;
@@ -261,7 +261,7 @@ bool metal_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, s
     return true;
 }
 
-// The pages of the mapping that hold the weight, as a buffer; NULL where the system refuses.
+// A buffer over the pages of the mapping that hold the weight; NULL where the system refuses.
 static objc_id over_mapping(struct metal *m, const struct weight_source *source, uint64_t *offset)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)source->data, base = at / page * page;

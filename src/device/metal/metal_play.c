@@ -1,9 +1,9 @@
-// metal_play.c - tapes on the GPU.
+// metal_play.c - tapes on an Apple GPU.
 //
-// seal turns the commands into launches. play encodes them: one concurrent encoder to a command buffer, a
-// barrier where the tape marks a wait and nowhere else, and between the launches of one command. The first
-// command buffer is handed over early, so that the GPU has work while the rest is encoded; the last stays
-// open for what follows (metal_internal.h). Between them the system keeps the order.
+// seal turns the commands into launches. play encodes them: one concurrent encoder per command buffer, with a
+// barrier where the tape marks one and between the launches of a command, and nowhere else. The first command
+// buffer is committed early, so that the GPU has work while the rest is encoded. The last one stays open for
+// what follows (metal_internal.h). The system keeps the order between command buffers.
 #include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
@@ -74,8 +74,8 @@ void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, c
     memcpy(l->args, args, args_bytes);
 }
 
-// private memory is one for all commands: two that use it must not meet. in_use: one has since the last
-// barrier.
+// All commands share one private memory: two that use it need a barrier between them. in_use: one has used it
+// since the last barrier.
 static void mark_first(struct metal_plan *p, uint32_t first, bool *in_use)
 {
     struct metal_launch *l = &p->launches[first];
@@ -185,14 +185,14 @@ static void encode_kernel(struct metal *m, const struct metal_launch *l)
     mtl_dispatch(e->encoder, l->grid, l->threads);
 }
 
-// One play, as it goes into command buffers.
+// One play, as it is encoded.
 struct playing {
     struct metal *metal;
     const struct tape *tape;
     struct metal_buffer *step;
 };
 
-// An encoder in the open command buffer, with what all kernels of the tape have in common.
+// An encoder in the open command buffer, with the bindings that all kernels of the tape share.
 static void open_encoder(const struct playing *p)
 {
     const struct metal_tape *n = p->tape->native;
@@ -234,7 +234,7 @@ static bool encode_range(const struct playing *p, uint32_t first, uint32_t last,
     return true;
 }
 
-// Commands that the next command buffer takes, of `left`. The first is short, the others share the rest.
+// The number of commands for the next command buffer, of `left`. The first is short, the others are equal.
 static uint32_t share(const struct metal *m, uint32_t n, uint32_t left)
 {
     uint32_t every = m->options.commit_every;

@@ -1,17 +1,17 @@
-// msl.h - what every .metal file includes: the language, the step, and reductions over a threadgroup. Not for
+// msl.h - included by every .metal file: the language, the step, and reductions over a threadgroup. Not for
 // C.
 //
 // The language is Metal 3.0 (M1 and later): no bfloat, 32 lanes to a simdgroup. Sources are compiled one by
-// one, with fast math off; where a kernel can do with less it says fast:: itself. Includes are put in place
-// when ingot is built (tools/msl_flatten), so a file may include any header that holds shared parts; lines
+// one, with fast math off; where less precision is enough a kernel says fast:: itself. #include lines are
+// expanded when ingot is built (tools/msl_flatten), so a file may include any header with shared parts. Lines
 // between #ifdef HOST_C and #endif are left out.
 #pragma once
 #include "base/lang.h"
 #include "device/step.h"
 using namespace metal;
 
-// Before a loop over an array that must live in registers: a compiler that left the loop would put the array
-// into memory.
+// Before a loop over an array that must live in registers: a loop that is not unrolled puts the array into
+// memory.
 #define UNROLL _Pragma("clang loop unroll(full)")
 
 inline u32 n_rows_of(constant struct step &s, u32 rows)

@@ -1,5 +1,4 @@
-// objc.c - finds the frameworks; see objc.h. They stay open for the life of the process, as their own threads
-// run on.
+// objc.c - loads the frameworks; see objc.h. They are never unloaded, since their own threads keep running.
 #include "device/metal/objc.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,11 +1,11 @@
-// objc.h - the part of Objective-C and Metal that ingot uses, from plain C, found at run time. methods.def
-// has a line per method.
+// objc.h - the part of Objective-C and Metal that ingot uses, from plain C, loaded at run time. methods.def
+// has one line per method.
 //
-// No Apple header is needed to build and no framework to start: objc_load opens Metal.framework (which brings
+// No Apple header is needed to build and no framework to start. objc_load opens Metal.framework (which brings
 // libobjc and Foundation with it), or the library that INGOT_METAL names. A method call is objc_msgSend cast
-// to the method's own type, as the compiler of Objective-C does it. Objects from methods named new and copy
-// are the caller's to release; all others belong to the autorelease pool. Types and numbers are those of the
-// arm64 interface (BOOL is bool, NSUInteger unsigned long).
+// to the method's own type, as Objective-C compilers do it. The caller releases objects from methods named
+// new and copy; all others belong to the autorelease pool. Types and numbers are those of the arm64 interface
+// (BOOL is bool, NSUInteger unsigned long).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,13 +39,13 @@ enum {
     BLOCK_IS_GLOBAL = 1 << 28,     // of a block's flags: it is not copied
 };
 
-// A block with one object as its argument, as the compiler lays it out.
+// A block with one object as its argument, in the compilers' layout.
 struct objc_block {
     const void *isa;
     int flags, reserved;
     void (*invoke)(struct objc_block *block, objc_id argument);
     const struct objc_block_shape *shape;
-    void *arg; // ours
+    void *arg; // for our function
 };
 struct objc_block_shape {
     unsigned long reserved, bytes;
@@ -84,9 +84,9 @@ extern struct objc objc;
 #include "device/metal/methods.def"
 #undef M
 
-// Finds the frameworks. False with a reason where there are none.
+// Loads the frameworks. False with a reason where there are none.
 bool objc_load(struct err *err);
-// Finds Metal Performance Shaders too, whose classes objc_getClass knows from then on.
+// Loads Metal Performance Shaders too; objc_getClass then knows their classes.
 bool objc_load_mps(struct err *err);
 static inline objc_id objc_new(const char *class)
 {

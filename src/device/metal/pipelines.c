@@ -2,9 +2,9 @@
 // that keeps them.
 //
 // Everything is compiled while tapes are sealed, never in a step. A pipeline is found by comparing name and
-// constants; there are some dozens. The archive is Apple's binary archive: a pipeline found in it costs no
-// compiler. It is written when the device is closed, if something new was compiled; one that cannot be read
-// is made anew.
+// constants; there are some dozens. The archive is Apple's binary archive, which saves compilation in later
+// runs. It is written when the device is closed, if something new was compiled. An archive that cannot be
+// read is created again.
 #include <stdio.h>
 #include <string.h>
 #include "base/file.h"
@@ -41,7 +41,7 @@ static bool compile_sources(struct metal *m, struct err *err)
     return ok;
 }
 
-// From the file where it can be used, else empty. NULL: no archive.
+// Opens the archive file, or an empty archive where it cannot be used. NULL: no archive.
 static objc_id open_archive(struct metal *m)
 {
     objc_id descriptor = objc_new("MTLBinaryArchiveDescriptor"), error = NULL, archive = NULL;
@@ -72,7 +72,7 @@ bool metal_pipelines_open(struct metal *m, struct err *err)
     return true;
 }
 
-// Beside the file, then in its place, so that a reader never sees half of one.
+// Written beside the file and then renamed, so that a reader never sees half an archive.
 static void write_archive(struct metal *m)
 {
     char fresh[sizeof m->archive_path + 8];
@@ -108,7 +108,7 @@ static bool same_key(const struct metal_kernel *a, const struct metal_kernel *b)
            memcmp(a->constants, b->constants, a->n_constants * sizeof *a->constants) == 0;
 }
 
-// The function with its constants; the caller's to release.
+// The function with its constants; the caller releases it.
 static objc_id find_function(struct metal *m, const struct metal_kernel *kernel, struct err *err)
 {
     objc_id name = objc_string(kernel->name), function = NULL, error = NULL;
@@ -130,7 +130,7 @@ static objc_id find_function(struct metal *m, const struct metal_kernel *kernel,
     return function;
 }
 
-// Out of the archive if it is there, else through the compiler and into the archive.
+// Taken from the archive if it is there, else compiled and added to it.
 static objc_id make_pipeline(struct metal *m, objc_id function, objc_id *error)
 {
     objc_id descriptor = objc_new("MTLComputePipelineDescriptor"), handle = NULL;

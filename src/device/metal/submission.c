@@ -1,8 +1,8 @@
-// submission.c - command buffers: filled, handed over, and heard of again.
+// submission.c - command buffers: encoding, commit and completion.
 //
 // A command buffer does not retain what it uses: buffers are released only when nothing is in flight. Its
-// completion handler runs on a thread of the system, notes the serial and the first error, and wakes who
-// waits. After an error nothing more is handed over.
+// completion handler runs on a thread of the system, records the serial and the first error, and wakes the
+// waiting thread. Nothing is committed after an error.
 #include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
@@ -89,7 +89,7 @@ uint64_t metal_last(const struct metal *m)
     return m->committed + m->is_open;
 }
 
-// Hands m->open over.
+// Commits m->open.
 static void commit(struct metal *m)
 {
     static const struct objc_block_shape shape = { 0, sizeof(struct objc_block) };
@@ -113,7 +113,7 @@ static void commit(struct metal *m)
 bool metal_begin(struct metal *m, struct err *err)
 {
     commit(m);
-    uint64_t serial = m->committed + 1; // its slot must be free
+    uint64_t serial = m->committed + 1; // its place in the ring must be free
     if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
         return false;
     objc_id commands = m->has_products ? mtl_retaining_commands(m->queue) : mtl_command_buffer(m->queue);

@@ -1,8 +1,8 @@
-// vendor_product.c - products by MPSMatrixMultiplication, Apple's own: for comparison with ours.
+// vendor_product.c - products by Apple's MPSMatrixMultiplication, for comparison with our own kernels.
 //
-// The objects are made when the tape is sealed; in a play each product ends the encoder and encodes itself,
-// and the system keeps the order. That costs a change of encoders for every product, which is one reason why
-// it is not the default.
+// The objects are made when the tape is sealed. In a play each product ends the encoder and encodes itself,
+// and the system keeps the order. Every product thus costs a new encoder, one reason why this is not the
+// default.
 #include "device/metal/metal_internal.h"
 
 static objc_id new_matrix(const struct operand *o, ns_uint rows, ns_uint columns, uint32_t type)
