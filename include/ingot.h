@@ -4,8 +4,8 @@
 // pages; a request is one generation. Three ways to generate, from simple to general:
 //   ingot_generate        one request, a callback per piece of text, returns when done
 //   ingot_generate_batch  many requests in one go; rows of all requests share each step
-//   ingot_submit          returns at once; ingot_wait or ingot_step moves all requests on, ingot_poll takes
-//   what happened
+//   ingot_submit          returns at once; ingot_wait or ingot_step advances all requests, ingot_poll takes
+//                         their events
 //
 // Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here
 // exits, and only the log prints. Text is UTF-8.

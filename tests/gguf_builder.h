@@ -6,8 +6,9 @@
 //
 //     struct gguf_builder g = { .version = 3 };
 //     gguf_meta_str(&g, "general.architecture", "llama");
-//     gguf_tensor(&g, "token_embd.weight", 0, 2, (uint64_t[]){ 32, 100 }, data, 32 * 100 * 4);   // dims:
-//     fastest first gguf_image(&g);           // g.image, g.n gguf_builder_free(&g);
+//     gguf_tensor(&g, "token_embd.weight", 0, 2, (uint64_t[]){ 32, 100 }, data, 32 * 100 * 4);
+//     gguf_image(&g); // g.image, g.n
+//     gguf_builder_free(&g);
 #pragma once
 #include <stdlib.h>
 #include "base/mem.h"

@@ -6,8 +6,8 @@
 // any size. One thread.
 //
 //     gguf_write_create(&w, path, err); gguf_write_str(&w, ...); gguf_write_tensor(&w, ...);
-//       gguf_write_begin(&w);
-//     gguf_write_data(&w, bytes, n); ... gguf_write_commit(&w, err);        // or gguf_write_abort(&w)
+//     gguf_write_begin(&w); gguf_write_data(&w, bytes, n); ...
+//     gguf_write_commit(&w, err);        // or gguf_write_abort(&w)
 #pragma once
 #include "format/model_file.h"
 

@@ -1,15 +1,16 @@
-// panel.h - the CPU's layout of weights: panels of 32 rows, interleaved so that one register holds 4 columns
-// of many rows.
+// panel.h - the CPU's weight layout: panels of 32 rows, interleaved so that one register holds 4 columns of
+// many rows.
 //
-// A line is 128 bytes: 4 bytes of each of 32 rows. Every integer format becomes the same thing, sub-blocks of
-// 32 columns as unsigned integers in planes of bits, with a header of scales for each block of the file:
-//   four bits  4 lines: line p holds columns 8p..8p+3 in its low halves and 8p+4..8p+7 in its high halves
-//   a fifth    1 line: bit g of byte i belongs to column 4g + i
-//   two bits   2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i; a third bit follows
-//   as the fifth above eight bits 8 lines: line g holds columns 4g..4g+3
-// F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are
-// the file's in another order (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows
-// beyond the matrix repeat its last.
+// A line is 128 bytes: 4 bytes of each of 32 rows. Every integer format becomes sub-blocks of 32 columns, as
+// unsigned integers in planes of bits, with a header of scales for each block of the file:
+//   four bits   4 lines: line p holds columns 8p..8p+3 in its low halves and 8p+4..8p+7 in its high halves
+//   a fifth     1 line: bit g of byte i belongs to column 4g + i
+//   two bits    2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i
+//   a third     1 line, as the fifth
+//   eight bits  8 lines: line g holds columns 4g..4g+3
+// Panels of F32 and F16 hold all rows of one column after the other, BF16 pairs of columns. A panel has the
+// file's bytes in another order (IQ4_XS, Q3_K and MXFP4 get slightly longer scales) and is read as one
+// stream. Rows beyond the matrix repeat its last row.
 #pragma once
 #include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"

@@ -4,21 +4,21 @@
 // Computes   out[row][n] = sum over k of x[row][k] * w[n][k], with the linear or the gated epilogue alone: a
 // short kernel starts faster.
 //
-//   cluster of 2 blocks            64 to 192 weight rows (N side)      few tiles: split-K
+//   cluster of 2 blocks             64 to 192 weight rows (N side)         few tiles: split-K
 //                                 +----------------------------------+
 //   block 0: 64 or 128 rows (M)   |  warpgroup 0, 1: 64 rows each    |   block 0: columns [0, k/2) of a tile
-//                                 +----------------------------------+      block 1: columns [k/2, k)
+//                                 +----------------------------------+   block 1: columns [k/2, k)
 //   block 1: the next rows        |  the same weights (multicast)    |   each adds half of the sums (DSMEM)
 //                                 +----------------------------------+
 //
-// Pipeline: one elected producer thread a block fills stages of 64 columns; each block of a cluster copies a
-// part of the weights and multicasts it to both. With one tile a block, two warpgroups take 64 rows each;
-// with several waves they take whole tiles in turn (the ping-pong schedule of CUTLASS), so that one's
-// epilogue runs while the other multiplies. Split-K sums are exchanged through distributed shared memory.
+// Pipeline: one elected producer thread per block fills stages of 64 columns; each block of a cluster copies
+// part of the weights and multicasts it to both. With one tile per block, two warpgroups take 64 rows each;
+// with several waves they take whole tiles in turn (the ping-pong schedule of CUTLASS), so that the epilogue
+// of one runs while the other multiplies. Split-K sums are exchanged through distributed shared memory.
 // plan_wgmma.c chooses the shape.
 //
-// Epilogue: wgmma leaves a thread two weight rows of 8 columns. Weights travel in fours of pairs, first rows
-// and then second ones; after an exchange with the thread after the next a thread has both rows of two
+// Epilogue: wgmma leaves a thread two weight rows of 8 columns. Weights come in fours of pairs, first rows
+// and then second rows; after an exchange with the thread two further on, a thread has both rows of two
 // neighbouring pairs, and stores four outputs at a time.
 #include "gemm/cuda/activation.cuh"
 #include "gemm/cuda/gemm_params.h"

@@ -5,26 +5,25 @@
 //
 //                 k: a split of the columns, 16 or 8 warps share it
 //              +--------+--------+--------+--
-//   tile of 8  | warp 0 | warp 1 | warp 2 | ...   x  8 rows of activations, in registers; 8 more, in shared
-//   memory pairs      +--------+--------+--------+--        (mma.m16n8k32: weight rows g and g + 8 are one
-//   pair's)
+//   tile of 8  | warp 0 | warp 1 | warp 2 | ...   x  8 rows of activations in registers, 8 more in smem
+//   pairs      +--------+--------+--------+--        (mma.m16n8k32: weight rows g and g + 8 are one pair)
 //
-//   block: 16 consumer warps | 2 producer warps | 2 epilogue warps       grid: (groups x splits of the
-//   columns, passes of 16 rows)
+//   block: 16 consumer warps | 2 producer warps | 2 epilogue warps
+//   grid:  (groups x splits of the columns, passes of 16 rows)
 //
-// Pipeline: warp specialisation over 2 to 8 stages of shared memory. One producer warp fills first rows of
-// pairs, the other second ones; each row's part of a plane is a copy of its own, so that eight rows meet in
-// no bank. Long parts are bulk copies by an elected lane, short ones are copied by all lanes. The first
-// stages are asked for before the block's inputs are there (programmatic dependent launch).
+// Pipeline: warp specialisation over 2 to 8 stages of shared memory. One producer warp fills the first rows
+// of pairs, the other the second rows. Each row's part of a plane is a copy of its own, so that eight rows
+// have no bank conflicts. Long parts are bulk copies by an elected lane, short ones are copied by all lanes.
+// The first stages are requested before the block's inputs are there (programmatic dependent launch).
 // Arithmetic: integers are exact in a block of 32; blocks are scaled and added in fp32. Minimums of blocks
-// times the sums of activations are one product more, of m16n8k8.
-// Reduction: epilogue warps add the consumers' sums in order while the next stages are multiplied; where rows
-// are long several blocks split the columns (split-K), and the last to arrive adds the partial sums in order.
-// The order of a sum depends on n_cols and the format alone, never on the rows of the step.
+// times the sums of activations are one more product, by m16n8k8. Reduction: epilogue warps add the
+// consumers' sums in order while the next stages are multiplied. Where rows are long several blocks split the
+// columns (split-K), and the last to arrive adds the partial sums in order. The order of a sum depends on
+// n_cols and the format alone, never on the rows of the step.
 //
 // Epilogue: any, or one of three fixed ones for up to eight rows. The norm's factor multiplies the sums of up
-// to eight rows, and is in the scales of more. ENDS_PACKED writes the next product's packed rows as well:
-// tiles then end two by two, which are 32 columns of that product.
+// to eight rows; for more it is in the scales. ENDS_PACKED also writes the next product's packed rows: tiles
+// then end two by two, which are 32 columns of that product.
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "gemm/cuda/gemm_int8_pipeline.cuh"
 

@@ -10,8 +10,8 @@
 //
 // Every block packs the whole row itself: x * norm in shared memory, as int8 with a scale for each 32
 // (gemv_int8), or as fp32 (gemv_plain for plain numbers, gemv_exact for decoded ones). The norm's factor
-// multiplies the sums, so one pass over x is enough. Before it waits for its inputs a warp prefetches its
-// first weights to the L2 cache; prefetching later ones, or fewer warps with more registers, is slower
+// multiplies the sums, so one pass over x is enough. Before a warp waits for its inputs it prefetches its
+// first weights into the L2 cache; prefetching later ones, or fewer warps with more registers, is slower
 // (measured: bench/results/2026-11-22-h200-kernel-choices.md). The order of a sum depends on n_cols, the
 // format and `lanes` alone.
 #include "gemm/cuda/row_int8.cuh"

@@ -1,6 +1,5 @@
-// packing_plain.c - the packed forms of activations that one command may write for the next, in plain C:
-// their definition, by which tape_diff judges what kernels have packed. pack_rows.cu and epilogue_pack.cuh
-// make the same forms.
+// packing_plain.c - packed activations that one command may write for the next, in plain C: their definition,
+// by which tape_diff judges what kernels have packed. pack_rows.cu and epilogue_pack.cuh write the same bits.
 //
 //   int8 [rows / 8][columns / 32] blocks of 320 bytes: 8 rows of 32 int8 in the order of an mma fragment,
 //     then for each row its fp32 scale

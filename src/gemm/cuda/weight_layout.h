@@ -1,22 +1,22 @@
-// weight_layout.h - how matrices lie in an NVIDIA GPU's memory. Shared by C and CUDA.
+// weight_layout.h - the layout of matrices in an NVIDIA GPU's memory. Shared by C and CUDA.
 //
 // A quantised matrix is cut into up to four planes, each [n_rows][bytes of a row], so that a warp reads whole
 // lines with 16-byte loads:
-//   quants of each 32 elements 16 bytes of nibbles (byte j: element j low, element j + 16 high; those that a
-//     table turns into values:
-//           word i of four bytes, from its low end: elements 4 i to 4 i + 3, then 4 i + 16 to 4 i + 19), 8
-//             bytes of the low two bits
-//           (bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b), or 32 bytes (int8)
-//   high    the bit above those (4 bytes for 32: bit i of byte b is element 4 i + b), or the top two bits of
-//   six (8 bytes for 32, as the low two) Q3_K    in units of 64 elements: byte b of word i of quants is
-//   element 4 i + b in bits 5-7, 4 i + b + 16 in bits 2-4 and the low two bits
-//           of 4 i + b + 48; byte b of word i / 2 of high, its lower four bits where i is even: 4 i + b +
-//             32 in bits 1-3, the top bit of
-//           4 i + b + 48 in bit 0. So four lanes that have a word each find theirs at the same places
-//   scales of each 32 a half, two halves, or (MXFP4) a bf16; or of each 256 sixteen bytes: scales as
-//     integers, each with its minimum behind
-//           it, or (IQ4_XS) eight without
-//   deltas  of each 256 two halves, what the integers multiply
+//   quants  of each 32 elements, by format one of
+//             16 bytes of nibbles: byte j holds element j low and element j + 16 high; where a table gives
+//             the values, word i of four bytes holds, from its low end, elements 4 i to 4 i + 3 and 4 i + 16
+//             to 4 i + 19
+//             8 bytes of the low two bits: bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b
+//             32 bytes: int8
+//   high    of each 32 elements: the bit above those (4 bytes: bit i of byte b is element 4 i + b), or the
+//           top two bits of six (8 bytes, as the low two)
+//   Q3_K    in units of 64 elements. Byte b of word i of quants: element 4 i + b in bits 5-7, 4 i + b + 16 in
+//           bits 2-4, the low two bits of 4 i + b + 48. Byte b of word i / 2 of high, its lower four bits
+//           where i is even: 4 i + b + 32 in bits 1-3, the top bit of 4 i + b + 48 in bit 0. So four lanes
+//           with a word each find theirs at the same places
+//   scales  of each 32: a half, two halves, or (MXFP4) a bf16; or of each 256: sixteen bytes, integer scales,
+//           each followed by its minimum, or (IQ4_XS) eight bytes without minimums
+//   deltas  of each 256: two halves, which multiply the integers
 // value = scale * q + offset; no value is changed. Plain numbers stay as in the file.
 #pragma once
 #include "base/lang.h"

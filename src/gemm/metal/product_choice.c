@@ -4,40 +4,35 @@
 // The rows are those of the largest step a tape can get. Nothing here was tuned on Apple hardware: sizes are
 // published ones.
 //
-//   variant rows   tile (weights x rows x columns)     threads  source and reason
-//   plain   any    16 x 16                             256      vllm-apple's naive kernel (GEMM_METAL.md).
-//   Widths that are no multiple
-//                                                               of 8; a thread a pair
-//   head    1      256 x 1, the row in 16 KiB          256      vllm-apple's large-N plan: the row once from
-//   memory, weights streamed
-//                  of threadgroup memory                        past it. From 32,768 outputs on: LM heads
-//                  have 32,000 and more, layers
-//                                                               less. 16 KiB are half of what a threadgroup
-//                                                                 may have
-//   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp, N_R0_Q4_0 = 4 in
-//   ggml-metal-impl.h: four weight rows share
-//                                                               the activations that a lane holds. More
-//                                                                 rows, or both of a piece's
-//                                                               scales early, cost threads in flight:
-//                                                                 2026-11-22-agx-kernel-counts.md
-//   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp, ggml-metal-ops.cpp: vector kernels
-//   for 2 to 8 rows. 2 x 8
-//                                                               sums and 2 x 16 weights fit the registers
-//           9-16   16 x 16 x 32, columns shared out    128      simdgroup matrices from where llama.cpp
-//           switches to them (ne11_mm_min
-//                  over 4 simdgroups                            = 8, same file); each weight is still read
-//                  once
-//   many    17+    64 x 64 x 32, padded by 16 bytes    128      MLX, matmul.cpp: 64 x 64 by 2 x 2 simdgroups
-//   in fp32; llama.cpp's mul_mm:
-//                                                               64 weight rows, NK = 32; padding as MLX's
-//                                                                 loader
-//   tiled   2+     64 x 64 x 16, 4 x 4 a thread        256      vllm-apple's tiled kernel. exact: fp32
-//   multiply-adds in a known order;
-//                                                               how a simdgroup matrix rounds inside is not
-//                                                                 documented
+//   variant  rows  tile (weights x rows x columns)   threads  source and reason
+//   plain    any   16 x 16                           256      vllm-apple's naive kernel (GEMM_METAL.md): a
+//                                                             thread a pair. For widths that are no multiple
+//                                                             of 8
+//   head     1     256 x 1, the row in 16 KiB of     256      vllm-apple's large-N plan: the row once from
+//                  threadgroup memory                         memory, weights streamed past it. From 32,768
+//                                                             outputs on: LM heads have 32,000 and more,
+//                                                             layers less. 16 KiB are half of what a
+//                                                             threadgroup may have
+//   one      1     16 x 1; 4 weight rows a           128      llama.cpp, N_R0_Q4_0 = 4 in ggml-metal-impl.h:
+//                  simdgroup                                  four weight rows share the activations that a
+//                                                             lane holds. More rows, or both scales of a
+//                                                             piece early, cost threads in flight:
+//                                                             2026-11-22-agx-kernel-counts.md
+//   few      2-8   16 x 8; 2 weight rows a           128      llama.cpp, ggml-metal-ops.cpp: vector kernels
+//                  simdgroup                                  for 2 to 8 rows. 2 x 8 sums and 2 x 16 weights
+//                                                             fit the registers
+//            9-16  16 x 16 x 32, columns split over  128      simdgroup matrices from where llama.cpp takes
+//                  4 simdgroups                               them (ne11_mm_min = 8, same file); each weight
+//                                                             is still read once
+//   many     17+   64 x 64 x 32, padded by 16 bytes  128      MLX, matmul.cpp: 64 x 64 by 2 x 2 simdgroups in
+//                                                             fp32; llama.cpp's mul_mm: 64 weight rows,
+//                                                             NK = 32; padding as MLX's loader
+//   tiled    2+    64 x 64 x 16, 4 x 4 a thread      256      vllm-apple's tiled kernel. For exact: fp32
+//                                                             multiply-adds in a known order; how a simdgroup
+//                                                             matrix rounds inside is not documented
 //
-// few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d *
-// q to 2^-12), as float for BF16 and F32, whose range half lacks.
+// few and many have two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q
+// to 2^-12), as float for BF16 and F32, whose range half lacks.
 #include "gemm/metal/product_choice.h"
 #include "base/divide.h"
 

@@ -1,21 +1,20 @@
 // experts_up, experts_down: the feed-forward blocks of the experts that `route` has chosen for each row, and
 // of the shared expert.
 //
-//   experts_up:   h[r][j] = act(n Wgate[e]^T + bgate[e], n Wup[e]^T + bup[e]) for each slot j, e = ids[r][j]
-//                 h[r][n_slots] = act(n Sgate^T, n Sup^T)                     the shared expert, if there is
-//                 one
-//   experts_down: out[r] = add[r] + (sum over j of weights[r][j] (h[r][j] Wdown[e]^T + bdown[e]) +
-//     weights[r][n_slots] h[r][n_slots] Sdown^T)
-//   act(g, u) = f(g) u, f an enum activation; with limit > 0 (gpt-oss): g = min(g, limit), u = clamp(u,
-//     -limit, limit),
-//               (u + 1) g / (1 + exp(-1.702 g))
-// The sum is fp32, over the slots in their order, the shared expert last, then add: by one owner, so that no
+//   experts_up:   h[r][j] = act(n Wgate[e]^T + bgate[e], n Wup[e]^T + bup[e])  for each slot j, e = ids[r][j]
+//                 h[r][n_slots] = act(n Sgate^T, n Sup^T)                      the shared expert, if any
+//   experts_down: out[r] = add[r] + sum over j of weights[r][j] (h[r][j] Wdown[e]^T + bdown[e])
+//                          + weights[r][n_slots] h[r][n_slots] Sdown^T
+//   act(g, u) = f(g) u, f an enum activation; with limit > 0 (gpt-oss): (u + 1) g / (1 + exp(-1.702 g)),
+//               g = min(g, limit), u = clamp(u, -limit, limit)
+//
+// The sum is fp32: the slots in their order, then the shared expert, then add, all by one owner, so that no
 // batch changes a bit. Experts of a kind are one matrix: expert e has rows [e n_ffn, (e + 1) n_ffn) of gate
 // and up, [e n_cols, (e + 1) n_cols) of down; biases are one vector likewise. Models that store gate and up
-// in one tensor, stacked or interleaved, are parted when they are loaded. Products and `exact` as in matmul:
-// an output is summed in an order that depends on columns and format alone.
-// hidden: one row for each row of the step, the slots' n_ffn numbers one behind the other, then the shared
-// expert's n_shared. add and out may be the same value. A weight that is NaN makes the row NaN.
+// in one tensor, stacked or interleaved, are split when they are loaded. Products and `exact` as in matmul:
+// an output is summed in an order that depends on columns and format alone. hidden: one row for each row of
+// the step, the slots' n_ffn numbers one after the other, then the shared expert's n_shared. add and out may
+// be the same tensor. A weight that is NaN makes the row NaN.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"

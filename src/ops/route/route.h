@@ -1,22 +1,27 @@
 // route: which experts a row goes to, and with what weights (mixture of experts; Shazeer et al., 2017).
 //
-//   n = rmsnorm(in) * norm                     written to normed, which the experts and the shared expert
-//   read l[e] = n . router[e]  (+ bias[e])          in fp32 in every mode and on every device, whatever the
-//   router's format s[e] = softmax over all of l, or sigmoid(l[e]) key[e] = l[e]; with select_bias s[e] +
-//   select_bias[e], which selects and is in no weight chosen: the n_slots largest keys, in descending order,
-//   ties to the lowest e w[j] = s of the chosen; or softmax of l over the chosen alone (ROUTE_CHOSEN)
+//   n = rmsnorm(in) * norm                    written to normed, the input of all experts
+//   l[e] = n . router[e]  (+ bias[e])         in fp32 in every mode and on every device, whatever the format
+//   s[e] = softmax over all of l, or sigmoid(l[e])
+//   key[e] = l[e]; with select_bias s[e] + select_bias[e], which selects but is in no weight
+//   chosen: the n_slots largest keys, in descending order, ties to the lowest e
+//   w[j] = s of the chosen; or softmax of l over the chosen alone (ROUTE_CHOSEN)
 //   normalise: w[j] /= max(sum of w, floor);  then w[j] *= scale
 //   ids[j] = e as an fp32 number;  weights[j] = w[j];  weights[n_slots] = 1, or sigmoid(n . shared_gate)
-// Groups: n_groups runs of equal length. Only the n_used_groups best take part, ties to the lowest group. A
-// group's rank is its largest key, or the sum of its two largest (ROUTE_TWO_BEST).
-// A row with a NaN or an infinity in l has ids 0, 1, ... and NaN for all weights, so that its logits are NaN
-// and its request ends. The order of the slots is the order in which ops/experts sums. A row's bits do not
-// depend on other rows.
-// Limits: n_experts to 1,024, n_slots to 32.
 //
-// Rules of known models: Mixtral, Qwen3 softmax, normalise. Qwen2, OLMoE softmax. Granite, gpt-oss chosen.
-// DeepSeek V2 softmax, scale. DeepSeek V3, GLM 4.5 sigmoid, select_bias, two best of the groups, normalise
-// with floor 1e-20, scale. ERNIE 4.5 softmax, select_bias, normalise with floor 1e-12.
+// Groups: n_groups runs of equal length. Only the n_used_groups best take part, ties to the lowest group. A
+// group's rank is its largest key, or the sum of its two largest (ROUTE_TWO_BEST). A row with a NaN or an
+// infinity in l has ids 0, 1, ... and NaN for all weights, so that its logits are NaN and its request ends.
+// ops/experts sums in the order of the slots. A row's bits do not depend on other rows. Limits: n_experts to
+// 1,024, n_slots to 32.
+//
+// Rules of known models:
+//   Mixtral, Qwen3        softmax, normalise
+//   Qwen2, OLMoE          softmax
+//   Granite, gpt-oss      chosen
+//   DeepSeek V2           softmax, scale
+//   DeepSeek V3, GLM 4.5  sigmoid, select_bias, two best of the groups, normalise with floor 1e-20, scale
+//   ERNIE 4.5             softmax, select_bias, normalise with floor 1e-12
 #pragma once
 #include "base/lang.h"
 
