@@ -6,6 +6,7 @@
 // written as its automaton: a state with one incoming edge is inlined, every other state is a rule.
 // If an automaton is too large, its longest strings are excluded: a shorter limit makes it smaller, and stays
 // within the schema.
+#include "text/grammar/gbnf.h"
 #include "text/grammar/schema_language.h"
 #include "base/mem.h"
 
