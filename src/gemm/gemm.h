@@ -1,5 +1,5 @@
-// gemm.h - the words that all matrix products share: epilogues, packed activations, and their arguments.
-// Shared by C, CUDA and MSL.
+// gemm.h - the words that all matrix products share: epilogues, packings and their arguments. For C, CUDA and
+// MSL.
 //
 //   out[row][n] = epilogue(sum over k of x[row][k] * w[n][k])
 // x: rows of activations, packed as a kernel reads them (enum packing). w: a matrix in its own format (enum
@@ -10,22 +10,22 @@
 #include "base/lang.h"
 #include "device/pages.h"
 
-enum epilogue {          // what becomes of the sums
+enum epilogue {          // what is done with the sums
     EPILOGUE_LINEAR,     // out = sum (+ bias) (+ add)
     EPILOGUE_GATED,      // out = f(gate) * up
     EPILOGUE_GATE_OVER,  // out = f(sum) * out
     EPILOGUE_ACTIVATED,  // out = f(sum (+ bias))
     EPILOGUE_ROPE_STORE, // q to out, k and v rotated to their pages
-    EPILOGUE_QKV,        // q, k and v, each to its out
+    EPILOGUE_QKV,        // q, k and v, each to its own out
 };
 
-enum packing {          // how rows of activations lie for a kernel
+enum packing {          // the layout in which a kernel reads rows of activations
     PACKING_INT8,       // int8 with a scale for each 32 columns
     PACKING_BF16,       // CPU: pairs of columns; CUDA: tiles of 128 rows by 64 columns, for TMA and wgmma
     PACKING_BF16_ROWS,  // CUDA: bf16, row by row
     PACKING_MMA,        // CUDA: bf16 in the order of mma's fragments
     PACKING_INT8_SUPER, // CPU: int8 with a scale for each 256 columns
-    PACKING_F32,        // as they are
+    PACKING_F32,        // unchanged
     N_PACKINGS,
 };
 

@@ -1,4 +1,4 @@
-// int8_rows.c - see int8_rows.h: what bringing rows to int8 needs no vectors for.
+// int8_rows.c - see int8_rows.h: the part of packing rows as int8 that needs no vectors.
 #include "gemm/cpu/int8_rows.h"
 #include <math.h>
 
@@ -17,7 +17,7 @@ static void block_sums(struct product_block *b)
     b->sum = b->scale * (float)sum;
 }
 
-// A NaN is the largest there is, and makes all of the block NaN.
+// A NaN counts as the largest number, and makes the whole block NaN.
 static void super_scales(struct product_super *s, const float *tops, float *factors)
 {
     float top = 0;
@@ -35,7 +35,7 @@ static void super_scales(struct product_super *s, const float *tops, float *fact
     }
 }
 
-// Times 1 << left, divided by 1 << SUPER_SUM_SHIFT, rounded down.
+// Multiplied by 1 << left, divided by 1 << SUPER_SUM_SHIFT, rounded down.
 static int32_t super_sum(int32_t sum, int32_t left)
 {
     return sum * (1 << SUPER_BITS >> SUPER_SUM_SHIFT) >> (SUPER_BITS - left);
@@ -52,7 +52,7 @@ static void super_sums(struct product_super *s)
         s->minus_sum[i] = -sum;
         sums[i] = sum;
     }
-    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) { // numbers 1 and 2 of each four change places
+    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) { // swaps numbers 1 and 2 of each four
         uint32_t from = i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
         s->sums_16[i] = (int16_t)super_sum(sums[from], s->left[from / 2]);
         if (i < SUPER_SUBS)

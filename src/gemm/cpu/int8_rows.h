@@ -1,17 +1,17 @@
 // int8_rows.h - rows of activations as int8, for products with quantised weights: in blocks as long as the
 // weights', 32 columns or 256.
 //
-// In a block of 256 the largest number sets the scale, and each 32 of it may halve the scale up to SUPER_BITS
-// times. A kernel then shifts integers where it would multiply by another scale, and multiplications are what
-// a product of int8 is bound by: 78 instructions for two pipes instead of 88 for 256 columns of Q4_K. Numbers
-// lose at most what one scale for all 256, which other engines have, would cost.
+// In a block of 256 the largest number sets the scale, and each 32 of them may halve it up to SUPER_BITS
+// times. A kernel then shifts integers where it would multiply by another scale, and an int8 product is bound
+// by multiplications: 78 instructions for two pipes instead of 88 for 256 columns of Q4_K. The error is at
+// most that of one scale for all 256, as other engines have it.
 #pragma once
 #include "gemm/cpu/panel.h"
 
 struct product_block { // 32 columns of a row in PACKING_INT8: value = scale * q
     int8_t q[32];
     float scale;
-    int32_t minus_sum; // of all q; negative, since that is what accumulators start from
+    int32_t minus_sum; // minus the sum of all q: the start value of accumulators
     float sum;         // scale * sum of q, for formats with a minimum
 };
 
@@ -20,14 +20,14 @@ struct product_super { // 256 columns of a row in PACKING_INT8_SUPER: value = sc
     int8_t q[PANEL_SUPER];
     int32_t left[SUPER_SUBS];          // 0 to SUPER_BITS
     int32_t minus_sum[2 * SUPER_SUBS]; // of each 16
-    // For minimums, of each 32 and each 16: the sum of q << left, divided by 4, which fits. In pairs as in
-    // panels: 0 2 1 3, 4 6 5 7, ...
+    // For minimums, of each 32 and each 16: the sum of q << left, divided by 4 to fit. In the panels' order
+    // of pairs: 0 2 1 3, 4 6 5 7, ...
     int16_t sums_32[SUPER_SUBS], sums_16[2 * SUPER_SUBS];
     float scale;
 };
 enum { SUPER_SUM_SHIFT = 2 };
 
-// For sets of kernels that do the vector part of 32 numbers at a time.
+// The vector part, 32 numbers at a time, given by each set of kernels.
 struct int8_kernels {
     float (*top)(const float *x); // the largest magnitude; a NaN is larger than any number
     void (*round)(const float *x, float factor, int8_t *out); // factor * x

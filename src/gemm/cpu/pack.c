@@ -1,5 +1,5 @@
-// pack.c - see pack.h. Panels are packed by all threads; a weight for which the processor has no panel
-// kernels stays as it is.
+// pack.c - see pack.h. All threads pack panels. A weight stays as it is where this CPU has no panel kernels
+// for it.
 #include "gemm/cpu/pack.h"
 #include <stdatomic.h>
 #include "gemm/cpu/panel.h"

@@ -25,8 +25,8 @@ enum panel_planes { // the bits of a sub-block
     PLANES_8,
     PLANES_2,
     PLANES_3,
-    PLANES_IQ4,   // as PLANES_4, an index into IQ4_NL's levels
-    PLANES_MXFP4, // as PLANES_4, an index into MXFP4's levels
+    PLANES_IQ4,   // as PLANES_4: an index into IQ4_NL's levels
+    PLANES_MXFP4, // as PLANES_4: an index into MXFP4's levels
     PLANES_FLOAT, // not integers
 };
 #define PANEL_IQ4_LEVELS   IQ4_NL_LEVELS
@@ -43,17 +43,17 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_BYTE32, // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
     SCALES_BYTE16, // d, then 4 lines of int8, one for each 16 columns
     SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
-    // Of panels as panel_wide lays them out: a line of fp32 scales for each 32 columns, or 16; in DM then for
-    // each two of them a line of minimums in pairs of int16 and a line of fp32 scales of minimums. Pairs are
-    // 0 and 2, 1 and 3, 4 and 6, ...
+    // In panels that panel_wide lays out: a line of fp32 scales for each 32 columns, or 16. With DM, for each
+    // two of them also a line of minimums as pairs of int16 and a line of fp32 scales of the minimums. Pairs
+    // are 0 and 2, 1 and 3, 4 and 6, ...
     SCALES_WIDE,
     SCALES_WIDE_DM,
     SCALES_WIDE16,
     SCALES_WIDE16_DM,
 };
 
-// Where a block of the file keeps what: byte offsets, and words of the integers' lower bits (q) and of those
-// above them (high), where they are whole.
+// The layout of a block in the file: byte offsets, and words of the integers' lower bits (q) and upper bits
+// (high), where they are whole words.
 struct panel_fields {
     uint32_t d, m, scales, q, high, n_q, n_high;
 };
@@ -62,7 +62,7 @@ struct panel_shape {
     enum panel_planes planes;
     enum panel_scales scales;
     uint32_t offset_bits; // integers are stored plus 1 << offset_bits; 0: as they are
-    uint32_t columns;     // of a block
+    uint32_t columns;     // per block
     uint32_t header_bytes, sub_bytes;
     struct panel_fields fields;
 };
@@ -88,7 +88,7 @@ static const struct panel_shape panel_shapes[N_WEIGHT_QUANTS] = {
 };
 // clang-format on
 
-// Is there a scale for each 16 columns, are there minimums?
+// Whether there is a scale for each 16 columns; whether there are minimums.
 static inline bool panel_by_16(enum panel_scales s)
 {
     return s == SCALES_BYTE16 || s == SCALES_NIBBLES16 || s == SCALES_WIDE16 || s == SCALES_WIDE16_DM;
@@ -98,10 +98,9 @@ static inline bool panel_has_mins(enum panel_scales s)
     return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM ||
            s == SCALES_WIDE16_DM;
 }
-// A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A
-// tile is so near the limit of multiplications that taking bits apart shows (measured:
-// bench/results/2026-11-22-cpu-kernel-choices.md).
-// Of blocks of 32: signed bytes, as tiles of AMX take them.
+// The expanded form of a panel with blocks of 256, kept in the cache while many rows use it: bytes, and
+// scales multiplied out. A tile is so near the limit of multiplications that unpacking bits shows (measured:
+// bench/results/2026-11-22-cpu-kernel-choices.md). With blocks of 32: signed bytes, for tiles of AMX.
 static inline struct panel_shape panel_wide(enum quant q)
 {
     const enum panel_scales scales = panel_shapes[q].scales;
@@ -120,7 +119,7 @@ static inline struct panel_shape panel_wide(enum quant q)
                                  .sub_bytes = 8 * PANEL_LINE };
 }
 
-// Bytes from one block of a panel to the next, and of a panel of n_cols columns.
+// Bytes from one block of a panel to the next; bytes of a panel of n_cols columns.
 static inline uint32_t panel_block_bytes(enum quant q)
 {
     const struct panel_shape *s = &panel_shapes[q];
@@ -136,8 +135,7 @@ static inline uint32_t panel_count(uint32_t n_rows)
     return (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-// A matrix in file order, of which a processor's pack function (product.h) lays out rows [32 * panel, 32 *
-// panel + 32).
+// A matrix in file order, whose rows [32 * panel, 32 * panel + 32) a pack function (product.h) lays out.
 struct panel_source {
     const unsigned char *data; // file blocks
     uint32_t n_rows, n_cols;

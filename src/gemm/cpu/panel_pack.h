@@ -1,10 +1,9 @@
 // panel_pack.h - fills panels from file blocks; see panel.h. Compiled by pack_*.c for each kind of processor.
 //
-// A block of 32 rows is first turned into lines of words: line i holds word i of every row's block. From
-// there on everything is arithmetic on whole lines, 32 lanes wide, which compilers turn into vectors: fields
-// of bytes move by shifts and masks, and end as the planes of bits and lines of scales that the panel wants.
-// Fast enough that weights used as they lie in the file (--no-repack) are packed into the cache for every
-// product.
+// A block of 32 rows is first transposed into lines of words: line i holds word i of every row's block. All
+// further work is arithmetic on whole lines, 32 lanes wide, which compilers vectorise: bit fields move by
+// shifts and masks into the panel's planes of bits and lines of scales. This is fast enough that weights used
+// straight from the file (--no-repack) are packed into the cache for every product.
 #include "gemm/cpu/product.h"
 #include "quant/mxfp4.h"
 
@@ -14,13 +13,13 @@ typedef uint32_t word_line[PANEL_ROWS];
 struct pack_rows {
     const unsigned char *at[PANEL_ROWS]; // the rows' current block
     uint32_t block_bytes;
-    uint64_t ahead; // to the same row of the next panel, which is asked for
+    uint64_t ahead; // bytes to the same row of the next panel, which is prefetched
 };
 
 static const uint32_t nibbles = 0x0f0f0f0fu, pairs = 0x03030303u, bits = 0x01010101u;
 
-// Four words of four rows turned at a time, QUADS times in one vector: load_quads takes rows r, r + 4, ...
-// Lines must be written as wide as they will be read, or each read waits for the writes to reach the cache.
+// Transposes four words of four rows, QUADS times in one vector: load_quads takes rows r, r + 4, ... Lines
+// are written as wide as they will be read: a wider read would wait for narrow writes to reach the cache.
 INLINE void transpose(const struct pack_rows *rows, uint32_t offset, uint32_t n_words, word_line *out)
 {
     for (uint32_t w = 0; w < n_words; w += 4, offset += 16)
@@ -42,7 +41,7 @@ INLINE void pack_halves(const struct pack_rows *rows, uint32_t offset, unsigned 
 
 enum { MAX_WORDS = 48 };
 
-// A byte for each of 4 bits.
+// Spreads 4 bits over 4 bytes.
 INLINE uint32_t spread_bits(uint32_t four)
 {
     return (four & 15) * 0x00204081u & bits;
@@ -61,7 +60,7 @@ INLINE bool has_word_of_bits(const enum quant Q)
     return panel_shapes[Q].planes == PLANES_5 && panel_shapes[Q].columns == PANEL_SUB;
 }
 
-// The 8 groups of sub-block j: 4 columns in a word, as unsigned bytes, into q. words: n_q lines, then n_high.
+// The 8 groups of sub-block j: 4 columns per word, as unsigned bytes, into q. words: n_q lines, then n_high.
 INLINE void take_integers(const word_line *words, const enum quant Q, uint32_t j, word_line *q)
 {
     const enum panel_planes planes = panel_shapes[Q].planes;
@@ -140,8 +139,8 @@ INLINE void put_planes(const enum panel_planes planes, word_line *q, word_line *
         put_one_bit(lines + 2, q, 2);
 }
 
-// Scale g of Q3_K has its low 4 bits in nibble g of the first two words and its upper bits in the third; 32
-// is subtracted.
+// Scale g of Q3_K: its low 4 bits are nibble g of the first two words, its upper bits are in the third; 32 is
+// subtracted.
 INLINE void put_q3_k_scales(word_line *t, word_line *lines)
 {
     for (uint32_t l = 0; l < 4; l++)
@@ -152,7 +151,7 @@ INLINE void put_q3_k_scales(word_line *t, word_line *lines)
         }
 }
 
-// Of IQ4_XS: nibbles in the second word, upper bits in the upper half of the first.
+// IQ4_XS: nibbles in the second word, upper bits in the upper half of the first.
 INLINE void put_iq4_xs_scales(word_line *t, word_line *lines)
 {
     for (uint32_t l = 0; l < 2; l++)
@@ -208,7 +207,7 @@ INLINE void pack_blocks(struct pack_rows *rows, uint32_t n_cols, unsigned char *
 
     for (uint32_t first = 0; first < n_cols;
          first += s.columns, to += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes) {
-        // Of blocks shorter than a cache line only those in which a line begins.
+        // Where blocks are shorter than a cache line, only the ones in which a line begins.
         for (uint32_t at = 0; at < rows->block_bytes && behind % 64 < rows->block_bytes; at += 64)
             LANES __builtin_prefetch(rows->at[r] + rows->ahead + at);
         behind += rows->block_bytes;
@@ -222,7 +221,7 @@ INLINE void pack_blocks(struct pack_rows *rows, uint32_t n_cols, unsigned char *
     }
 }
 
-// Words [first, first + 4) of F32, F16 or BF16 rows, or fewer at the end.
+// Words [first, first + 4) of F32, F16 or BF16 rows; fewer at the end.
 INLINE void pack_words(const struct pack_rows *rows, uint32_t first, uint32_t n, unsigned char *to,
                        const enum quant Q)
 {
@@ -253,7 +252,7 @@ INLINE void pack_float(struct pack_rows *rows, uint32_t n_cols, unsigned char *t
         LANES __builtin_prefetch(rows->at[r] + rows->ahead + w * 4);
         pack_words(rows, w, n_words - w < 4 ? n_words - w : 4, to, Q);
     }
-    for (uint32_t r = 0; odd && r < PANEL_ROWS; r++) // BF16 pairs it with zero
+    for (uint32_t r = 0; odd && r < PANEL_ROWS; r++) // BF16 is paired with zero
         memcpy(to + (uint64_t)n_words * PANEL_LINE + r * (Q == QUANT_F16 ? 2 : 4), rows->at[r] + n_words * 4,
                2);
 }

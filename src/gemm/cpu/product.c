@@ -1,11 +1,11 @@
-// product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
+// product.c - see product.h: chooses packings and tiles, and splits rows. The kernels are in tile_*.c.
 #include "gemm/cpu/product.h"
 #include "gemm/cpu/product_sets.h"
 
-// Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded
-// less often.
+// Rows of a block of the split: more than L2 holds, since rows arrive from L3 in time, and panels are read
+// and expanded less often.
 enum { ROWS_CACHE_BYTES = 6000 << 10 };
-enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
+enum { EXPAND_TILES = 3 }; // from this number of tiles on, expanding a panel pays
 
 const struct product_kernels *product_kernels_of(uint32_t features)
 {

@@ -1,13 +1,13 @@
 // product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32
 // outputs and a few rows.
 //
-// A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of
-// panel.h. Activations come in four packings: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16
-// weights), and int8 in blocks as long as the weights': of 32 with a scale for each, or of 256 (K-quants,
-// IQ4_XS). A packed row does not depend on other rows, so a step's rows may be dealt to tiles in any way.
+// A set of kernels (struct product_kernels) belongs to one kind of CPU and works on the panels of panel.h.
+// Activations have four packings: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and
+// int8 in blocks as long as the weights': 32 with a scale each, or 256 (K-quants, IQ4_XS). A packed row does
+// not depend on other rows, so a step's rows may be split into tiles in any way.
 //
-// The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then
-// takes one chain of fp32 operations over its blocks, in ascending order, whatever tile it is part of.
+// The bits are the same for any number of rows: sums inside 32 (or 16) columns are exact integers; each
+// output then takes one chain of fp32 operations over its blocks, in ascending order, in whatever tile it is.
 #pragma once
 #include "device/cpu/cpu.h"
 #include "gemm/cpu/int8_rows.h"
@@ -15,19 +15,19 @@
 
 enum {
     PRODUCT_MAX_ROWS = 32, // of activations in a tile
-    PRODUCT_FEW = 6        // up to here each thread packs all rows for itself
+    PRODUCT_FEW = 6        // with fewer or as many rows each thread packs all of them for itself
 };
 
 struct product_tile {
     const unsigned char *w; // a panel
-    const unsigned char *x; // the first row, in the tile's form
+    const unsigned char *x; // the first row, packed for the tile
     size_t x_stride;        // bytes from row to row
     float *y;               // [rows][32]
     uint32_t n_rows, n_cols;
 };
 typedef void product_tile_fn(const struct product_tile *t);
 
-struct product_store { // the end of a tile: add what there is to add, write the part that lies inside the
+struct product_store { // the end of a tile: adds bias and residual, writes the part that lies inside the
                        // matrix
     const float *y;    // [n_rows][32]
     const float *bias; // [n_cols] or NULL
@@ -42,14 +42,14 @@ typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned c
 
 struct product_kernels {
     product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_packing; NULL: no such kernel
-    // of panels as expand lays them out; NULL: they are used as they are
+    // Panels as `expand` lays them out; NULL: used as they are.
     product_tile_fn *const *wide[N_WEIGHT_QUANTS];
     product_tile_fn *const *exact[N_WEIGHT_QUANTS]; // [rows], PACKING_F32
     product_tile_fn *const *bf16;                   // [rows], PACKING_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;   // the widest tile of each
     uint32_t wide_rows; // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
     pack_fn *pack;
-    // to the shape panel_wide
+    // Expands a panel into the layout of panel_wide.
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out);
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
     void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
@@ -60,7 +60,7 @@ extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
 extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2,
     product_avx_vnni, product_neon, product_sdot, product_smmla;
 
-const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
+const struct product_kernels *product_kernels_of(uint32_t features); // the set for this CPU, or NULL
 
 struct tile_range {
     uint32_t first, last;
@@ -71,7 +71,7 @@ struct weight_product {
     const struct product_kernels *kernels;
     const struct weight *w;
     product_tile_fn *const *tiles;
-    const unsigned char *x; // rows in the form, or NULL until product_rows is told
+    const unsigned char *x; // packed rows, or NULL until product_rows sets them
     size_t x_stride;
     uint32_t max_rows; // of a tile
     enum packing packing;
@@ -83,11 +83,11 @@ static inline enum packing product_integer_packing(enum quant q)
     return panel_shapes[q].columns == PANEL_SUPER ? PACKING_INT8_SUPER : PACKING_INT8;
 }
 size_t product_packed_bytes(enum packing packing, uint32_t n_cols); // of one row
-// Brings one row from fp32 to the form; PACKING_F32 copies.
+// Packs one fp32 row; PACKING_F32 copies.
 void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x,
                      uint32_t n_cols, void *out);
 
-// A normalised row and its forms for several weights, one behind the other: what qkv and gate_up multiply.
+// A normalised row and its packings for several weights, one after the other: the input of qkv and gate_up.
 struct product_packings {
     size_t at[N_PACKINGS], bytes; // the fp32 row comes first; 0 for the others: not needed
 };
@@ -103,8 +103,8 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
                        const struct product_norm *norm, const float *in, unsigned char *out);
 
 // A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of
-// a K-quant that serves more than a few tiles is expanded once, so that no tile decodes it; same bits
-// (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
+// a K-quant that serves more than a few tiles is expanded once, so that no tile decodes it; the bits are the
+// same (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 struct product_panel {
     const unsigned char *w;
     product_tile_fn *const *tiles;
@@ -116,7 +116,7 @@ size_t product_scratch_bytes(const struct weight_product *p);
 void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows,
                  float *y);
 
-// Prefetches the lines that a tile will write, so that they arrive while it computes.
+// Prefetches the lines that a tile will write while it computes.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)
 {
     for (uint32_t r = 0; r < n_rows; r++) {
@@ -125,7 +125,7 @@ static inline void product_expect(const float *out, size_t stride, uint32_t n_ro
     }
 }
 
-// Rows are split into blocks that stay in the cache while panels go by, and blocks evenly into tiles.
+// Splits rows into blocks that stay in the cache while panels stream by, and blocks evenly into tiles.
 struct product_split {
     uint32_t n_rows, n_blocks;
 };
@@ -134,7 +134,7 @@ static inline uint32_t product_block_first(const struct product_split *s, uint32
 {
     return (uint32_t)((uint64_t)s->n_rows * block / s->n_blocks);
 }
-// The next tile of the rows [at, end): its size, such that the rest deals evenly.
+// The size of the next tile of the rows [at, end), such that the rest splits evenly.
 static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max_rows)
 {
     uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows;

@@ -1,5 +1,5 @@
-// product_sets.h - the sets of product kernels, best first: what each needs, its name, and the vector type of
-// its other loops.
+// product_sets.h - the sets of product kernels, best first: the features each needs, its name, and the vector
+// type of its other loops.
 #pragma once
 #include "device/cpu/cpu.h"
 

@@ -1,17 +1,15 @@
-// tile_amx.c - the product's kernels for many rows on processors with AMX, of formats with one scale for 32
-// columns and nothing else.
+// tile_amx.c - product kernels for many rows on CPUs with AMX, for formats with one scale for 32 columns and
+// no minimums.
 //
-// A line of a panel is what the hardware takes as 4 columns of 16 weight rows, and an activation row's bytes
-// are what it takes for the other side, so nothing is rearranged. The sums of a block are exact integers,
-// which leave through L1, since a tile cannot be scaled, and then go the same way as in tile_avx512.c: the
-// same bits. Blocks are multiplied in pairs, one pair ahead of the pair that is scaled: the tiles work beside
-// the vector pipes. 1.2 times as fast as VPDPBUSD, not more, and not faster at all for formats with minimums
-// or a scale for each 16 columns, which therefore have no such tiles.
+// A line of a panel is what the hardware reads as 4 columns of 16 weight rows, and an activation row's bytes
+// are the other operand, so nothing is rearranged. The sums of a block are exact integers. They leave through
+// L1, since a tile cannot be scaled, and then take the same operations as in tile_avx512.c: the same bits.
+// Blocks are multiplied in pairs, one pair ahead of the pair that is scaled, so that the tiles work beside
+// the vector pipes. Formats with minimums or a scale for each 16 columns gain nothing and have no such tiles.
 //
-// Cycles on Sapphire Rapids, measured one by one, for 16 rows, 16 weight rows and 32 columns: loading
-// activations 8, but 53 where rows cross a cache line, so that such a block is copied first; a product 17 by
-// the weights of the product before, else 35; storing 17; scaling 34. Slower: four products of 32 rows and
-// both halves of a panel together, whose sums take 16 KiB.
+// Speed and cycles: bench/results/2026-11-22-cpu-kernel-choices.md. Activations whose rows cross a cache line
+// load slowly, so such a block is copied first. Four products of 32 rows with both halves of a panel are
+// slower: their sums take 16 KiB.
 //
 // BF16 has no such tiles: TDPBF16PS adds in another order than VDPBF16PS, which serves few rows.
 #include "gemm/cpu/tile_amx.h"
@@ -25,8 +23,8 @@
 // GCC 12 does not know that loading tiles and their configuration reads memory.
 #define WRITTEN_FOR_TILES __asm__ volatile("" ::: "memory")
 
-// Rows are counted from a pointer that the compiler cannot see through: it would keep an address for each
-// row, in vector registers.
+// Hides a pointer from the compiler, so that row addresses are counted from it: the compiler would keep an
+// address for each row, in vector registers.
 #define COUNTED_FROM(p) __asm__("" : "+r"(p))
 
 enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64, LINE_BYTES = 64 };
@@ -40,8 +38,7 @@ struct amx_config { // of LDTILECFG
 
 typedef int32_t amx_sums[SIDE][LANES];
 
-// 16 rows and half a panel. FEW: there are fewer rows, of which the last then stands for those that are
-// missing.
+// 16 rows and half a panel. FEW: there are fewer rows; the last one stands for the missing ones.
 struct amx_part {
     const unsigned char *w, *x; // the first block's scales; the first row
     size_t x_stride;
@@ -73,7 +70,7 @@ struct amx_rows {
     size_t stride;
 };
 
-// Where a block's activations are: in place, or copied to one piece.
+// The address of a block's activations: in place, or copied to contiguous memory.
 INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB],
                                const bool FEW)
 {
@@ -94,7 +91,7 @@ INLINE const unsigned char *weights_of(const struct amx_part *p, uint32_t block)
     return p->w + (size_t)block * BLOCK_BYTES + SCALES_BYTES;
 }
 
-// The pair of blocks that begins with `block`, as far as there is one.
+// The pair of blocks that begins with `block`; the last may be single.
 INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums, const bool FEW)
 {
     _Alignas(64) int8_t copy[PAIR][SIDE][PANEL_SUB];
@@ -151,7 +148,7 @@ INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
         _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
 }
 
-// 16 rows, or fewer, from number `row` on.
+// 16 rows, or fewer, from `row` on.
 INLINE void run_rows(const struct product_tile *t, uint32_t row, const bool FEW)
 {
     struct amx_part p = { .x = t->x + row * t->x_stride,
@@ -172,7 +169,7 @@ SIMD static void tile_few(const struct product_tile *t)
     _tile_release();
 }
 
-// The first 16 rows and the last 16, some of which may be the same.
+// The first 16 rows and the last 16, which may overlap.
 SIMD static void tile_many(const struct product_tile *t)
 {
     configure();

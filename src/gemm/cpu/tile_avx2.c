@@ -1,10 +1,10 @@
-// tile_avx2.c - the product's kernels for AVX2, and for AVX-VNNI where present: what tile_vec.h leaves to
-// say.
+// tile_avx2.c - product kernels for AVX2, and for AVX-VNNI where present: the part that tile_vec.h leaves
+// open.
 //
 // A line of a panel is four registers of 8 rows by 4 columns. Weights stay unsigned bytes, as both
-// instructions want them. Without VNNI, VPMADDUBSW makes 16-bit sums of two products, which must not
-// saturate: two products of 6-bit weights fit, and of 4-bit weights the 16 of a sub-block (8 * 3810 < 32768);
-// 8-bit weights (Q8_0, IQ4) are split into 4-bit halves first.
+// instructions need them. Without VNNI, VPMADDUBSW makes 16-bit sums of two products, which must not
+// saturate: two products of 6-bit weights fit, and with 4-bit weights all 16 of a sub-block (8 * 3810 <
+// 32768); 8-bit weights (Q8_0, IQ4) are split into 4-bit halves first.
 #include "gemm/cpu/product.h"
 #if defined(CPU_X86)
 #include "device/cpu/vec_avx2.h"
@@ -33,8 +33,8 @@ VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x)
     return acc + (vi)_mm256_madd_epi16((__m256i)w, broadcast(x));
 }
 
-// acc + w * x over 4 columns. The empty asm keeps the compiler from gathering eight products before it adds
-// them, and spilling.
+// acc + w * x over 4 columns. The empty asm keeps the compiler from collecting eight products before it adds
+// them, which spills registers.
 VEC_INLINE vi dot(vi acc, __m256i w, __m256i x, const enum panel_planes planes, const enum dot kind)
 {
     const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
@@ -98,7 +98,8 @@ VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum qu
 
 SIMD static void round_block(const float *x, float factor, int8_t *out)
 {
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the packs work within 128 bits
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the pack instructions work within 128
+                                                                     // bits
     __m256i q[4];
 
     for (int i = 0; i < 4; i++)

@@ -1,4 +1,4 @@
-// tile_avx512.c - the product's kernels for AVX-512 with VNNI, and with BF16 where present.
+// tile_avx512.c - product kernels for AVX-512 with VNNI, and with BF16 where present.
 //
 // A register holds 4 columns of 16 weight rows, so VPDPBUSD multiplies it by a broadcast of 4 bytes of an
 // activation row and no sum across lanes is ever needed. 32 weight rows by 6 activation rows give 12
@@ -19,7 +19,7 @@
 #define INLINE    static inline __attribute__((always_inline)) SIMD
 #define UNROLL    _Pragma("GCC unroll 16")
 
-// Rows of activations in a tile, at most. Every size is a function of its own for every format, which
+// The most rows of activations in a tile. Every size is a function of its own for every format, which
 // sanitizers take minutes to compile; two sizes show them the same code.
 #if defined(INGOT_FEW_TILES)
 enum { ROWS_INT = 2, ROWS_EXACT = 2, ROWS_BF16 = 2 };
@@ -56,7 +56,7 @@ INLINE void prefetch(const unsigned char *w, uint32_t bytes)
     UNROLL for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + PREFETCH + i, _MM_HINT_T0);
 }
 
-// bits << left, or >> when negative, then masked: moves a field of a byte to its place.
+// bits << left, or >> when negative, then masked: moves a bit field of each byte to its place.
 INLINE __m512i field(__m512i bits, int left, int mask)
 {
     __m512i moved = left > 0   ? _mm512_slli_epi16(bits, left)
@@ -131,7 +131,7 @@ INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
     return _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24)));
 }
 
-// Of rows 16h.. and sub-block sub; for formats with a scale for each 16 columns: of the first or second 16.
+// Rows 16h.. and sub-block `sub`; in formats with a scale for each 16 columns, its first or second 16.
 INLINE struct avx512_scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub,
                                     int half, int h)
 {
@@ -167,8 +167,8 @@ INLINE struct avx512_scale scale_of(const unsigned char *header, const enum pane
 typedef __m512i acc_t[HALVES][ROWS_INT];
 typedef __m512 sum_t[HALVES][ROWS_INT];
 
-struct avx512_range { // groups [first, last) of a sub-block of weights, and where the first row's activations
-                      // for all of it are
+struct avx512_range { // groups [first, last) of a sub-block of weights, and the address of the first row's
+                      // activations
     const unsigned char *lines;
     const int8_t *q;
     int first, last;
@@ -189,8 +189,8 @@ INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct avx
     }
 }
 
-// Of half h of the rows. Loaded where they are used: the compiler would keep those of a large block, or of
-// both halves, and spill sums.
+// For half h of the rows. Loaded where they are used: the compiler would keep the ones of a large block, or
+// of both halves, and spill sums.
 #define LOADED_HERE(p) __asm__("" : "+r"(p))
 
 INLINE const struct product_block *row_block(const struct product_block *first, const struct product_tile *t,
@@ -241,7 +241,7 @@ INLINE void tile_blocks(const struct product_tile *t, const struct panel_shape s
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
-// Blocks of 256 columns: a unit is what has a scale, 32 columns or 16.
+// Blocks of 256 columns. A unit is 32 or 16 columns with one scale.
 struct super {
     const struct product_tile *t;
     const unsigned char *header;
@@ -349,10 +349,10 @@ INLINE void subtract_mins(sum_t sum, const struct super at, const enum panel_sca
     }
 }
 
-// y stays in memory: it is wanted once in 256 columns, and registers are few.
+// y stays in memory: it is needed once in 256 columns, and registers are few.
 INLINE void tile_supers(const struct product_tile *t, const struct panel_shape s, const int C)
 {
-    const bool from_memory = s.scales < SCALES_WIDE; // prefetching what is in the cache costs time
+    const bool from_memory = s.scales < SCALES_WIDE; // prefetching what is already in the cache costs time
     struct super at = { t, t->w, X_SUPER(t, 0, 0) };
 
     UNROLL for (int i = 0; i < C * HALVES; i++) _mm512_store_ps(t->y + 16 * i, _mm512_setzero_ps());
@@ -411,7 +411,7 @@ INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t sub,
         {
             __m512i q = _mm512_and_si512(_mm512_srli_epi32(four, (unsigned)(8 * i)), _mm512_set1_epi32(255));
             __m512 v = _mm512_sub_ps(_mm512_cvtepi32_ps(q), offset);
-            // d * q has few bits and is exact: fused or not, this is the value that the format defines.
+            // d * q has few bits and is exact: fused or not, the result is the value that the format defines.
             _mm512_store_ps(&out[4 * g + i][16 * h], _mm512_fmadd_ps(w.d, v, w.m));
         }
     }
@@ -586,8 +586,8 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
     static product_tile_fn *const exact_##Q[] = { NULL UP_TO_EXACT(NAME, exact, Q) };
 QUANT_BLOCK_FORMATS(INT_TILES, )
 WIDE_TILES(Q2_K)
-WIDE_TILES(Q4_K) // and Q5_K, whose wide shape is the same
-WIDE_TILES(Q6_K) // and Q3_K
+WIDE_TILES(Q4_K) // covers Q5_K, whose wide layout is the same
+WIDE_TILES(Q6_K) // covers Q3_K
 WIDE_TILES(IQ4_XS)
 QUANT_FORMATS(EXACT_TILES, )
 
@@ -599,15 +599,15 @@ QUANT_FORMATS(EXACT_TILES, )
 UP_TO_BF16(TILE_BF16, dot, BF16)
 static product_tile_fn *const dot_BF16[] = { NULL UP_TO_BF16(NAME, dot, BF16) };
 
-// Lanes of four vectors fold into one: its 128-bit part p holds, for each vector, what OP makes of lanes p *
-// 4 .. p * 4 + 3.
+// Folds the lanes of four vectors into one: its 128-bit part p holds, for each vector, OP over lanes p * 4 ..
+// p * 4 + 3.
 #define FOLD_2(OP, a, b) OP(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
 #define FOLD_4(OP, a, b, c, d)                                    \
     OP(_mm512_unpacklo_epi64(FOLD_2(OP, a, b), FOLD_2(OP, c, d)), \
        _mm512_unpackhi_epi64(FOLD_2(OP, a, b), FOLD_2(OP, c, d)))
 enum { BLOCKS_AT_ONCE = 4 };
 
-// Of each block's 32 numbers the largest magnitude by its bits, so that a NaN wins and the whole block
+// The largest magnitude of each block of 32, compared by its bits, so that a NaN wins and the whole block
 // becomes NaN.
 INLINE __m128 block_tops(const __m512 (*x)[2])
 {
@@ -622,7 +622,7 @@ INLINE __m128 block_tops(const __m512 (*x)[2])
     return _mm_castsi128_ps(_mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
 }
 
-// Sums wrap around: the integers of a NaN are the smallest there is.
+// Sums wrap around: a NaN's integers are the smallest possible.
 INLINE __m128i block_sums(const __m512i (*q)[2], const int h)
 {
     __m512i all = FOLD_4(_mm512_add_epi32, q[0][h], q[1][h], q[2][h], q[3][h]);
@@ -630,8 +630,7 @@ INLINE __m128i block_sums(const __m512i (*q)[2], const int h)
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-// Four blocks together, since reductions and divisions of one leave most lanes idle: 8.5 instead of 5.7
-// numbers a nanosecond.
+// Four blocks at a time, since the reductions and divisions of one leave most lanes idle.
 INLINE void quantise_blocks(const __m512 (*x)[2], struct product_block *out, const uint32_t n)
 {
     __m512i q[BLOCKS_AT_ONCE][2];
@@ -682,8 +681,8 @@ INLINE __m256 top_of(__m256 tops)
     return _mm256_castsi256_ps(_mm256_max_epu32(top, _mm256_shuffle_epi32(top, 0xb1)));
 }
 
-// How many times the scale may be halved for each 32 columns: SUPER_BITS where all are zero, never where one
-// is no number.
+// The number of times the scale may be halved for each 32 columns: SUPER_BITS where all are zero, 0 where one
+// is not finite.
 INLINE __m256i halvings(__m256 tops, __m256 top)
 {
     __m256i n = _mm256_setzero_si256();
@@ -694,7 +693,7 @@ INLINE __m256i halvings(__m256 tops, __m256 top)
     return n;
 }
 
-// Numbers 1 and 2 of each four change places: minimums come in such pairs.
+// Swaps numbers 1 and 2 of each four, the order of minimums.
 INLINE __m256i in_pairs(__m256i words)
 {
     return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);

@@ -1,5 +1,5 @@
-// tile_neon.c - the product's kernels for AArch64: NEON, and SDOT or SMMLA where present; what tile_vec.h
-// leaves to say.
+// tile_neon.c - product kernels for AArch64: NEON, and SDOT or SMMLA where present: the part that tile_vec.h
+// leaves open.
 //
 // A line of a panel is eight registers of 4 rows by 4 columns, and SDOT multiplies one with 4 bytes of an
 // activation row: 16 accumulators, 8 registers of X. Integers are made signed first. SMMLA multiplies 2 rows
@@ -23,7 +23,7 @@ VEC_INLINE vi shift_left(vi v, const int32_t *bits)
     return vshlq_s32(v, vdupq_n_s32(*bits));
 }
 
-// Of each two lanes of 16 bits the sum of products.
+// The sum of products of each two lanes of 16 bits.
 VEC_INLINE vi pairs(int16x8_t w, int16x8_t x)
 {
     return vpaddq_s32(vmull_s16(vget_low_s16(w), vget_low_s16(x)), vmull_high_s16(w, x));
@@ -40,7 +40,7 @@ VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x)
     __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(w), "w"(x)); \
     return acc
 
-// acc[i] += the 4 columns of row i times 4 bytes of x, numbers 4 * lane on.
+// acc[i] += the 4 columns of row i times 4 bytes of x, from number 4 * lane on.
 VEC_INLINE vi dot(vi acc, int8x16_t w, int8x16_t x, const int lane, const enum dot kind)
 {
     if (kind != DOT_PLAIN) {
@@ -77,7 +77,7 @@ VEC_INLINE int8x16_t two_rows(vi low, vi high, const bool last)
     return (int8x16_t)(last ? vzip2q_s32(low, high) : vzip1q_s32(low, high));
 }
 
-// As add_rows. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken
+// As add_rows. Two rows of W and two of X make a register, [row of W][row of X]. An odd last row of X is used
 // twice.
 VEC_INLINE void add_matrices(acc_t acc, const struct tile_columns r, const enum quant Q, const int C)
 {

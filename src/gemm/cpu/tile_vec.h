@@ -1,14 +1,14 @@
 // tile_vec.h - tiles of the product for vectors of 8 or 4 lanes, on the panels of panel.h. Included once by
 // tile_avx2.c and tile_neon.c, after a vec_*.h.
 //
-// Registers are few: a sub-block is done 16 rows of W at a time for up to 4 rows of X, and sums live in y;
-// the stream from memory is still read once. Rows of W are counted in vectors: v is rows v * VF and
-// following. Every output takes the same chain of fp32 operations as in tile_avx512.c.
+// Registers are few: a sub-block is computed 16 rows of W at a time for up to 4 rows of X, and sums live in
+// y; the stream from memory is still read once. Rows of W are counted in vectors: v is rows from v * VF on.
+// Every output takes the same chain of fp32 operations as in tile_avx512.c.
 #include "gemm/cpu/product.h"
 #include "quant/mxfp4.h"
 
 #define UNROLL _Pragma("GCC unroll 16")
-// Keeps a loop over passes a loop: the compiler would write both of some formats out, which is slower.
+// Keeps a loop over passes a loop: some compilers unroll it for some formats, which is slower.
 #define ROLLED(v) __asm__("" : "+r"(v))
 
 #if defined(INGOT_FEW_TILES) // see tile_avx512.c
@@ -29,8 +29,7 @@ typedef uint8_t table __attribute__((vector_size(16)));
 typedef uint16_t vi_half __attribute__((vector_size(2 * VF)));
 typedef vi acc_t[PASS][TILE_ROWS];
 
-// PASS vectors of rows by groups [first, last) of a sub-block, and where the first row of X has its bytes for
-// all of it.
+// PASS vectors of rows by groups [first, last) of a sub-block, and the address of the first row's bytes of X.
 struct tile_columns {
     const unsigned char *lines;
     const int8_t *x;
@@ -38,8 +37,8 @@ struct tile_columns {
     int v, first, last;
 };
 
-// What the including file defines, with SIGNED_WEIGHTS: do integers have their sign, or are they as stored?
-// acc += W * X.
+// Defined by the including file. SIGNED_WEIGHTS: integers have their sign; else they are as stored. acc += W
+// * X.
 VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
                            const enum dot kind);
 // acc + w * x over pairs of 16-bit integers; x is one pair.
@@ -56,7 +55,7 @@ VEC_INLINE vi line(const unsigned char *p, int l, int v)
     return bits;
 }
 
-// bits << left, or >> when negative, then masked: moves a field of a byte to its place.
+// bits << left, or >> when negative, then masked: moves a bit field of each byte to its place.
 VEC_INLINE vi field(vi bits, const int left, const int mask)
 {
     vi_16 moved = left > 0 ? (vi_16)bits << left : (vi_16)bits >> -left;
@@ -80,7 +79,7 @@ VEC_INLINE vi stored(const unsigned char *lines, const enum panel_planes planes,
     return four;
 }
 
-// The same as `add_groups` wants them.
+// The same in the form that add_groups takes.
 VEC_INLINE vi group(const unsigned char *lines, const enum quant Q, const int g, const int v)
 {
     static const table iq4 = PANEL_IQ4_LEVELS, mxfp4 = PANEL_MXFP4_LEVELS;
@@ -144,7 +143,7 @@ VEC_INLINE vf scale_signed(const unsigned char *header, uint32_t unit, int v)
                   to_float(line(header + 64, (int)(unit / 4), v) << (int)(24 - unit % 4 * 8) >> 24));
 }
 
-// unit: number of the 32 columns in the block, or 16, that have a scale of their own.
+// unit: the index in the block of the 32 columns, or 16, that have one scale.
 VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum panel_scales scales,
                                       uint32_t unit, int v)
 {
@@ -167,12 +166,12 @@ VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum pa
                                 scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
 }
 
-// A block of columns that all rows of a tile have come to.
+// A block of columns, the same for all rows of a tile.
 struct tile_place {
     const struct product_tile *t;
     const unsigned char *header;
     uint32_t block, sub;
-    float (*sums)[PANEL_ROWS]; // [rows], of a block of 256
+    float (*sums)[PANEL_ROWS]; // [rows], for a block of 256
 };
 
 VEC_INLINE const struct product_block *block_of(const struct tile_place at, int c)
@@ -299,7 +298,7 @@ VEC_INLINE void subtract_mins(const struct tile_place at, const enum panel_scale
     }
 }
 
-// Blocks of 256 columns, as in tile_avx512.c; their sums are in memory too.
+// Blocks of 256 columns, as in tile_avx512.c; their sums are in memory as well.
 VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C,
                             const enum dot kind)
 {
@@ -383,7 +382,7 @@ VEC_INLINE void decode_float(columns_t out, const unsigned char *w, uint32_t n, 
         UNROLL for (int v = 0; v < VECTORS; v++) vf_store(&out[k][v * VF], column_numbers(w, k, v, Q));
 }
 
-// x, y: of the first row.
+// for the first row
 VEC_INLINE void multiply_columns(const struct product_tile *t, columns_t w, const float *x, uint32_t n,
                                  const int C)
 {
@@ -457,8 +456,7 @@ SIMD static void store(const struct product_store *s)
     }
 }
 
-// A function for each kind, format and number of rows, then their tables; kind is one of `enum dot`, or
-// EXACT.
+// A function for each kind, format and number of rows, then their tables. kind: one of `enum dot`, or EXACT.
 #define TILE_INT(kind, Q, C)                                        \
     SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
     {                                                               \

@@ -36,7 +36,7 @@
 #include "gemm/metal/product_choice.h"
 #include "base/divide.h"
 
-// Kernels index blocks by shorts in 32 bits.
+// Kernels index blocks in shorts with 32 bits.
 #define MAX_BLOCK_BYTES ((uint64_t)1 << 33)
 
 enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ANY_ROWS = INT32_MAX };
@@ -51,7 +51,7 @@ static bool half_is_enough(const struct product_plan *product)
     return true;
 }
 
-// Tiles of `size` pairs; matrices share none.
+// Tiles of `size` pairs; no tile covers two matrices.
 static uint32_t n_tiles(const struct product_plan *product, uint32_t size)
 {
     uint32_t n = 0;
@@ -84,8 +84,8 @@ static bool takes_half(const struct product_case *c)
     return half_is_enough(c->product);
 }
 
-// The first rule that fits is taken. A tile's pairs of weight rows and, where the grid has tiles of rows too,
-// its rows.
+// The first rule that fits is taken. The last numbers: a tile's pairs of weight rows and, where the grid has
+// tiles of rows too, its rows.
 static const struct product_rule {
     enum product_variant variant;
     uint32_t min_rows, max_rows;

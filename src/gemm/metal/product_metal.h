@@ -2,9 +2,9 @@
 // MSL.
 //
 // A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up),
-// or the two that RoPE turns together (qkv). A kernel computes both sums of a pair in one place, so that each
-// operation ends in its own few lines (pairs.metalh) and every rung of the ladder serves every operation.
-// What is fixed for a command is a function constant; Metal compiles one pipeline for each set of them.
+// or the two that RoPE rotates together (qkv). A kernel computes both sums of a pair in one place, so that
+// each operation's epilogue is a few lines (pairs.metalh) and every variant serves every operation. What is
+// fixed for a command is a function constant; Metal compiles one pipeline for each set of constants.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"
@@ -22,11 +22,11 @@ enum weight_format { QUANT_FORMATS(FORMAT_ENUM, ) }; // enum quant, as the kerne
 
 struct product_args {
     u32 n_cols;
-    u32 n_out[3];     // rows of each matrix, which are columns of what it gives
+    u32 n_out[3];     // rows of each matrix: columns of its result
     u32 row_bytes[3]; // of each matrix
     u32 rows;         // enum tensor_rows
     u32 activation;   // PRODUCT_GATED
-    u32 work_rows;    // PRODUCT_THREE: k takes so many rows of the workspace, then v
+    u32 work_rows;    // PRODUCT_THREE: k takes this number of rows of the workspace, then v
     f32 eps;          // of the norm
     u32 reserved;
     struct rope_store_args rope;
