@@ -37,8 +37,8 @@ struct tile_columns {
     int v, first, last;
 };
 
-// Defined by the including file. SIGNED_WEIGHTS: integers have their sign; else they are as stored. acc += W
-// * X.
+// Defined by the including file. SIGNED_WEIGHTS: integers have their sign; else they are as stored.
+// add_groups: acc += W * X.
 VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
                            const enum dot kind);
 // acc + w * x over pairs of 16-bit integers; x is one pair.

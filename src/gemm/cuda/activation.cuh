@@ -1,6 +1,6 @@
-// activation.cuh - SiLU and GELU (tanh form), for activate and for products that end in one; see activate.h.
-// Both are x times a sigmoid, tanh(z) being 2 sigmoid(2 z) - 1. In few instructions: products end in it some
-// 64 times in a row.
+// activation.cuh - SiLU and GELU (tanh form), for activate and for gated epilogues; see activate.h. Both are
+// x times a sigmoid, since tanh(z) = 2 sigmoid(2 z) - 1. Few instructions: an epilogue runs them some 64
+// times in a row.
 #pragma once
 #include "gemm/gemm.h"
 

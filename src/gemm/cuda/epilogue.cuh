@@ -1,4 +1,4 @@
-// epilogue.cuh - which rows form a pair, and what becomes of a pair's two sums; see gemm_params.h.
+// epilogue.cuh - which weight rows form a pair, and the epilogue of a pair's two sums; see gemm_params.h.
 #pragma once
 #include "gemm/cuda/activation.cuh"
 #include "gemm/cuda/weight_layout.cuh"
@@ -10,7 +10,7 @@ struct pair {
     u32 row[2];
     u32 turn; // EPILOGUE_ROPE_STORE: the first of the two angles, or ~0
     u32 head;
-    bool second; // false: the second row does not exist; it repeats the first
+    bool second; // false: there is no second row; it repeats the first
 };
 
 static __device__ __forceinline__ struct pair pair_plain(u32 at, u32 matrix, u32 n_rows)
@@ -25,7 +25,7 @@ static __device__ __forceinline__ struct pair pair_plain(u32 at, u32 matrix, u32
     return r;
 }
 
-// Pair `at` of q, k and v, one matrix after the other; each has an even number of rows.
+// Pair `at` of q, k and v, which follow each other; each has an even number of rows.
 static __device__ __forceinline__ struct pair pair_rope(const struct gemm_params &p, u32 at, u32 mode)
 {
     u32 half = p.rope.pages.head_dim / 2, n_q = p.w[0].n_rows / 2, n_kv = p.w[1].n_rows / 2, matrix = 0;
@@ -42,14 +42,14 @@ static __device__ __forceinline__ struct pair pair_rope(const struct gemm_params
         return r;
     if (matrix < 2)
         r.turn = 2 * i;
-    if (p.rope.pairs == ROPE_HALVES) { // v does not turn, but its rows pair up alike
+    if (p.rope.pairs == ROPE_HALVES) { // v is not rotated, but its rows pair up the same way
         r.row[0] = head * 2 * half + i;
         r.row[1] = r.row[0] + p.rope.n_dims / 2;
     }
     return r;
 }
 
-// mode, here and below: p.mode, or a constant that a kernel is for.
+// mode, here and below: p.mode, or the constant that a kernel was built for.
 static __device__ __forceinline__ struct pair pair_find(const struct gemm_params &p, u32 at, u32 mode)
 {
     if (mode >= EPILOGUE_ROPE_STORE)
@@ -67,10 +67,10 @@ static __device__ __forceinline__ struct pair pair_find(const struct gemm_params
     return pair_plain(at, 0, p.w[0].n_rows);
 }
 
-// What the end of a pair reads, loaded ahead of the sums.
+// The epilogue's operands for a pair, loaded before the sums are there.
 struct pair_inputs {
     f32 add[2], bias[2], cosine, sine;
-    u32 place, elements; // of k and v in their pages; elements: 16 bits each
+    u32 place, elements; // of k and v in their pages; elements: of 16 bits
 };
 
 static __device__ __forceinline__ struct page_side page_side_of(const struct gemm_params &p,
@@ -79,7 +79,7 @@ static __device__ __forceinline__ struct page_side page_side_of(const struct gem
     return { &p.rope.pages, r.matrix[0] == 1 ? p.k_pages : p.v_pages, r.matrix[0] == 2 };
 }
 
-// What is older than any launch of this step.
+// Data that is older than any launch of this step.
 static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct gemm_params &p,
                                                                      const struct pair &r, u32 row, u32 mode)
 {
@@ -122,7 +122,7 @@ static __device__ __forceinline__ struct pair_inputs pair_load(const struct gemm
     return in;
 }
 
-// q, k or v: bias, RoPE, and to its place.
+// q, k or v: bias, RoPE and store.
 static __device__ __forceinline__ void pair_rope_end(const struct gemm_params &p, const struct pair &r,
                                                      u32 row, const struct pair_inputs &in, f32 (&sums)[2],
                                                      u32 mode)
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void pair_rope_end(const struct gemm_params &p
     out[r.row[1]] = sums[1];
 }
 
-// The end of the operation for one pair and one row of activations.
+// The epilogue of one pair and one row of activations.
 static __device__ __forceinline__ void pair_epilogue_store(const struct gemm_params &p, const struct pair &r,
                                                            u32 row, const struct pair_inputs &in, float2 sum,
                                                            u32 mode)

@@ -1,6 +1,6 @@
-// epilogue_pack.cuh - a result that goes, beside its fp32 numbers, to where the next command's product wants
-// its rows, with the same bits as the launch of pack_rows.cu that it saves. int8 needs 32 columns at a time
-// (packing_int8.cuh), bf16 any.
+// epilogue_pack.cuh - stores a result, beside its fp32 numbers, as the next product's packed rows, with the
+// same bits as the launch of pack_rows.cu that it saves. int8 needs 32 columns at a time (packing_int8.cuh),
+// bf16 any number.
 #pragma once
 #include <cuda_bf16.h>
 #include "gemm/cuda/packing_int8.cuh"
@@ -19,13 +19,13 @@ static __device__ __forceinline__ void pack_put(const struct packed_out &next, u
 {
     *packed_place(next, row, column) = __float2bfloat16_rn(v);
 }
-// Two columns, from an even one on.
+// Stores two columns, from an even one on.
 static __device__ __forceinline__ void pack_put(const struct packed_out &next, u32 row, u32 column, f32 a,
                                                 f32 b)
 {
     *(__nv_bfloat162 *)packed_place(next, row, column) = __floats2bfloat162_rn(a, b);
 }
-// A warp has 32 columns, from a multiple of 32 on, one a lane; any form without a norm.
+// A warp stores 32 columns, from a multiple of 32 on, one a lane; any packing without a norm.
 static __device__ __forceinline__ void pack_put_warp(const struct packed_out &next, u32 row, u32 column,
                                                      f32 v)
 {
@@ -35,13 +35,13 @@ static __device__ __forceinline__ void pack_put_warp(const struct packed_out &ne
         pack_put(next, row, column + threadIdx.x % 32, v);
 }
 
-// A warp has 32 columns of eight rows as two products of mma leave them, for a norm or none: lane (g, t) has
-// columns 2 g and 2 g + 1, and 16 more, of rows 2 t and 2 t + 1. Neighbours swap, so that an even g has
-// columns 4 q on, q = g / 2, of the first of both rows, an odd one of the second.
+// A warp has 32 columns of eight rows as two mma products leave them, with or without a norm: lane (g, t) has
+// columns 2 g and 2 g + 1, and the same + 16, of rows 2 t and 2 t + 1. Neighbours swap, so that an even g has
+// columns from 4 q on, q = g / 2, of the first of both rows, an odd g of the second.
 struct pack_eight {
     float4 norm[2];
 
-    // weights: before any input
+    // Loads the norm's weights, before any input.
     __device__ __forceinline__ void load(const struct packed_out &next, u32 column)
     {
         const float4 *at = (const float4 *)(next.norm + column) + threadIdx.x % 32 / 8;
@@ -49,7 +49,7 @@ struct pack_eight {
         for (u32 half = 0; half < 2; half++)
             norm[half] = next.norm ? at[half * 4] : make_float4(1, 1, 1, 1);
     }
-    // x, z: of the first row; y, w: of the second
+    // x, z: the first row; y, w: the second.
     static __device__ __forceinline__ float4 swap(const float4 &v)
     {
         bool odd = threadIdx.x & 4;
@@ -76,7 +76,7 @@ struct pack_eight {
         ((uint2 *)block)[row * 4 + q] = words;
         if (q != 0)
             return;
-        // what a negative lower sum has borrowed
+        // Adds what a negative lower sum has borrowed.
         put_int8_scale(block, row, int8_scale(top), sums + ((sums & 0x8000) << 1));
         if (next.norm)
             next.squares[column / 32 * 8 + row] = squares;

@@ -30,7 +30,7 @@ static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
     return d;
 }
 
-template <u32 F> struct strip { // what a lane holds of one row and 128 columns: one block
+template <u32 F> struct strip { // a lane's part of one row and 128 columns: one block
     struct packed<F> block;
     static constexpr f32 scale_back = 8388608.0f; // 2^23
 };
@@ -47,7 +47,7 @@ template <u32 F>
 static __device__ __forceinline__ void strip_load(struct strip<F> &s, const struct weight_planes &w, u32 row,
                                                   u32 block)
 {
-    block = min(block, w.n_cols / 32 - 1); // beyond the end activations are zero
+    block = min(block, w.n_cols / 32 - 1); // activations beyond the end are zero
     if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
         const uint4 *at = (const uint4 *)w.quants + ((u64)row * (w.n_cols / 32) + block) * 4;
 #pragma unroll
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void strip_load(struct strip<F> &s, const stru
     }
 }
 
-// A dequantised strip: integers as unsigned bytes, constants for its two halves.
+// A dequantised strip: integers as unsigned bytes, and constants for its two halves.
 template <u32 F> struct prepared {
     int q[8];
     u32 scale[2], offset[2];

@@ -35,13 +35,13 @@ enum {
     BOTH_THREADS = 256
 };
 
-// Split-K over the two blocks of a cluster: each ends half of the sums and gets the other's part of them
-// through distributed shared memory, which is faster than through memory as in stream_k.cuh. FOURS: of a
-// thread's sums, that a block ends.
+// Split-K over the two blocks of a cluster. Each block finishes half of the sums and gets the other block's
+// part of them through distributed shared memory, which is faster than through global memory as in
+// stream_k.cuh. FOURS: of a thread's sums, the ones that a block finishes.
 template <u32 FOURS, u32 THREADS> struct neighbour {
     static constexpr u32 sums_bytes = FOURS * THREADS * 16;
-    u32 sums, there; // in shared memory: the other's sums, and their barrier, which expects sums_bytes
-    u32 second;      // this block is the cluster's second one, and ends the second half
+    u32 sums, there; // in shared memory: the other block's sums, and their barrier, which expects sums_bytes
+    u32 second;      // this block is the cluster's second one, and finishes the second half
 
     __device__ __forceinline__ void hand_over(const f32 (&d)[2 * FOURS][4]) const
     {
@@ -68,17 +68,17 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
     }
 };
 
-// TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the
-// same weights. parts: of the columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false>
+// PING_PONG: two warpgroups take whole tiles in turn, of 64 rows or of two halves of that. couple: blocks
+// with the same weights. parts: of the columns, which a cluster splits.
+template <u32 WEIGHTS, u32 MODE, bool PING_PONG, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false>
 struct cluster_kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
-    static constexpr bool waves = TURNS;
+    static constexpr bool waves = PING_PONG;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
-    static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
-    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers; // and of the consumers
-    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block ends
-    // eights that end at a time: of most sums registers are short
+    static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile
+    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // of the consumers
+    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block finishes
+    // Eights finished at a time; with the most sums, registers are short.
     static constexpr u32 batch = N * halves > 352 ? 2 : 4;
     static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
@@ -88,8 +88,7 @@ struct cluster_kernel {
     using neighbour = struct neighbour<fours, consumers>;
 };
 
-// What the clusters compute, all in turn, neighbours with the same weights, so that these are read from
-// memory once.
+// The tiles of all clusters, in turn. Neighbours have the same weights, which are then read from memory once.
 struct cluster_scheduler {
     u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
 };
@@ -130,9 +129,9 @@ static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler 
     return tile / w.n_row_tiles * K::pairs;
 }
 
-// Where the next stage's copies come from.
+// The source of the next stage's copies.
 template <class K> struct cluster_source {
-    const u8 *rows;             // what lies in the place of rows that do not exist is multiplied for nothing
+    const u8 *rows;             // rows that do not exist are read and multiplied like any, and ignored
     u32 tile, stage, end, four; // four: the tile's first four pairs
 
     __device__ __forceinline__ void begin(const struct gemm_params &p, const struct cluster_scheduler &w)
@@ -173,7 +172,7 @@ template <class K> struct cluster_source {
     }
 };
 
-// The first weights: needs neither the other block nor the rows.
+// Requests the first weights: needs neither the other block nor the rows.
 template <class K>
 static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe,
                                                   const struct cluster_scheduler &w)
@@ -208,14 +207,14 @@ static __device__ __forceinline__ void produce(const struct tiles_params &t, str
     }
 }
 
-// A thread's part of a tile: rows `row` and `row` + 8, and of every eight pairs two, from `pair` on.
+// A thread's part of a tile: rows `row` and `row` + 8; of every eight pairs two, from `pair` on.
 struct cluster_place {
     u32 row, n_rows, pair, end;
 };
-struct two_pairs { // of a row: first and second of each
+struct two_pairs { // of a row: the first and second sum of each
     f32 first[2], second[2];
 };
-struct inputs { // what is added to both rows
+struct inputs { // operands of the epilogue for both rows
     float4 add[2];
 };
 
@@ -276,8 +275,8 @@ static __device__ __forceinline__ void end_plain(const struct gemm_params &p, co
     *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
 }
 
-// From the thread after the next one, or before the one before. Not by __shfl_xor_sync: the compiler would
-// make words of the sums that it takes, and move them while products run, which then wait for each other.
+// Gets a sum from the thread two further on, or two before. Without __shfl_xor_sync, for which the compiler
+// would move sums while products run, which then wait for each other.
 static __device__ __forceinline__ f32 from_second_next(f32 v)
 {
     f32 got;
@@ -285,8 +284,8 @@ static __device__ __forceinline__ f32 from_second_next(f32 v)
     return got;
 }
 
-// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four have the first rows, 2 and 3
-// the second ones.
+// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four get the first rows, 2 and 3
+// the second rows.
 static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const f32 *b)
 {
     bool low = threadIdx.x % 4 < 2;
@@ -301,13 +300,13 @@ static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const 
     return s;
 }
 
-// The end of eight pairs, all lanes together.
+// The epilogue of eight pairs, by all lanes together.
 template <class K>
 static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct cluster_place a,
                                                  const f32 (&low)[4], const f32 (&high)[4],
                                                  const struct inputs &in)
 {
-    // addresses are worked out here, not kept from eight to eight
+    // Addresses are computed here, and not kept for the next eight.
     asm volatile("" : "+r"(a.row), "+r"(a.pair));
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
@@ -322,7 +321,7 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
     }
 }
 
-// The results of a warpgroup, some eights at a time.
+// Stores the results of a warpgroup, some eights at a time.
 template <class K>
 static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4],
                                                 struct cluster_place at)
@@ -347,16 +346,16 @@ static __device__ __forceinline__ void end_sums(const struct tiles_params &t, co
 
 template <class K> struct cluster_products { // of a warpgroup
     f32 d[K::halves][K::N / 8][4];
-    u32 own;    // where its rows of a stage begin
-    u32 empty;  // barriers of the block that hears from this lane
-    u32 before; // the stage that products in flight still read
+    u32 own;    // offset of its rows in a stage
+    u32 empty;  // barriers of the block that this lane's arrival goes to
+    u32 before; // the stage that running products still read
 
     __device__ __forceinline__ void begin(const struct pipe<K> &pipe)
     {
         own = K::consumers > 128 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
         empty = place_in(part<K>() + threadIdx.x % K::couple, pipe.empty);
-        // And not between products, where the compiler may do it if left alone: these would wait for each
-        // other.
+        // The fence stands here and not between products, where the compiler may put it otherwise: they would
+        // wait for each other.
 #pragma unroll
         for (u32 half = 0; half < K::halves; half++)
 #pragma unroll
@@ -372,7 +371,7 @@ template <class K> struct cluster_products { // of a warpgroup
         if (threadIdx.x % 32 < K::couple)
             leave_stage_of(empty + 8 * stage);
     }
-    // 64 columns. The products just begun run on; those before them are done.
+    // 64 columns. The products just started continue; earlier ones have finished.
     __device__ __forceinline__ void multiply(struct pipe<K> &pipe, bool first)
     {
         wait_for_stage(pipe.full + 8 * pipe.at, pipe.phase);
@@ -391,7 +390,7 @@ template <class K> struct cluster_products { // of a warpgroup
         before = pipe.at;
         pipe.next();
     }
-    // n_stages: 0 for who multiplies nothing.
+    // n_stages: 0 for a warpgroup that multiplies nothing.
     __device__ __forceinline__ void multiply_all(struct pipe<K> &pipe, u32 n_stages)
     {
         for (u32 stage = 0; stage < n_stages; stage++)
@@ -403,7 +402,7 @@ template <class K> struct cluster_products { // of a warpgroup
         if (multiplied)
             leave(before);
     }
-    // The second half's sums, by way of the stages, which are idle by then.
+    // Adds the second half's sums, through the stages, which are idle by then.
     __device__ __forceinline__ void hand_over(const struct pipe<K> &pipe) const
     {
         const f32(&s)[K::N / 8][4] = d[K::halves - 1];
@@ -423,7 +422,7 @@ template <class K> struct cluster_products { // of a warpgroup
             d[0][n][3] = v.w;
         }
     }
-    // One half's instructions serve both.
+    // One copy of the instructions serves both halves.
     __device__ __forceinline__ void end(const struct tiles_params &t, struct cluster_place at, u32 n_halves)
     {
 #pragma unroll 1
@@ -453,10 +452,10 @@ consume_together(const struct tiles_params &t, const struct cluster_scheduler &w
         x.finish(true);
         x.end(t, at, 1);
     }
-    cluster_meet(); // no block ends while its neighbour may still write there
+    cluster_sync(); // no block ends while its neighbour may still write to it
 }
 
-// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its
+// One tile at most; this block multiplies a part of its columns. The other block's sums arrive where its
 // stages were.
 template <class K>
 static __device__ __forceinline__ void consume_split(const struct tiles_params &t,
@@ -472,7 +471,7 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
     x.multiply_all(pipe, tile < w.n_tiles ? w.n_stages : 0);
     struct cluster_place at = place_of<K>(t.pairs, w, tile);
     x.finish(tile < w.n_tiles);
-    cluster_meet(); // all have left their belts
+    cluster_sync(); // all stages have been read
     if (tile >= w.n_tiles)
         return;
     other.hand_over(x.d[0]);
@@ -480,8 +479,8 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
     end_sums<K>(t, own, at);
 }
 
-// Consumer, where warpgroups take tiles in turn: the other must not even wait for its first stage before,
-// since a stage's barrier tells only odd rounds of the pipeline from even ones.
+// Consumer, where warpgroups take tiles in turn. It must not wait for its first stage early, since a stage's
+// barrier tells only odd rounds of the pipeline from even ones.
 static __device__ __forceinline__ void wait_for_order(u32 warpgroup)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
@@ -491,13 +490,13 @@ static __device__ __forceinline__ void give_order(u32 warpgroup)
     asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
 }
 
-// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where
-// it has two halves. No branch round the products: the compiler would make each of them wait for the one
-// before.
+// Whole tiles in turn. The block's last tile, which overlaps with no other, is finished by both warpgroups
+// where it has two halves. No branch around the products: the compiler would make each of them wait for the
+// one before.
 template <class K>
-static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t,
-                                                        const struct cluster_scheduler &w,
-                                                        struct pipe<K> pipe, u32 handed)
+static __device__ __forceinline__ void consume_ping_pong(const struct tiles_params &t,
+                                                         const struct cluster_scheduler &w,
+                                                         struct pipe<K> pipe, u32 handed)
 {
     struct cluster_products<K> x;
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
@@ -519,7 +518,7 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
         x.finish(own);
         if (own && both) {
             x.hand_over(pipe);
-            // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+            // All lanes arrive: compute-sanitizer's racecheck credits the arriving lane only.
             leave_stage(handed);
         }
         if (!own) {
@@ -529,7 +528,7 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
         }
         x.end(t, at, both ? 1 : K::halves);
     }
-    cluster_meet();
+    cluster_sync();
 }
 
 template <class K> static __device__ __forceinline__ void gemm_cluster(const struct tiles_params &t)
@@ -539,7 +538,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
         0
     };
     struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
-    u32 handed = shared_address(&w + 1); // barrier: sums of the other warpgroup, or block
+    u32 handed = shared_address(&w + 1); // barrier for the sums of the other warpgroup, or block
     bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
 
     pipe.data = shared_address(shared);
@@ -560,7 +559,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
         if (first_tile() < w.n_tiles)
             copy_early(t, pipe, w);
     }
-    cluster_meet();
+    cluster_sync();
     if (threadIdx.x >= K::threads) {
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -568,25 +567,25 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
             produce<K>(t, pipe, w);
         else
             wait_for_inputs();
-        cluster_meet();
+        cluster_sync();
     } else {
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if constexpr (K::parts > 1)
             consume_split<K>(t, w, pipe, { pipe.data, handed, part<K>() });
         else if constexpr (K::waves)
-            consume_in_turns<K>(t, w, pipe, handed);
+            consume_ping_pong<K>(t, w, pipe, handed);
         else
             consume_together<K>(t, w, pipe);
     }
 }
 
-#define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                           \
+#define GEMM_ROWS(name, ROWS, N, MODE, PING_PONG, SPLIT)                       \
     extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) \
         __cluster_dims__(ROWS_CLUSTER, 1, 1)                                   \
             gemm_cluster_##name(const __grid_constant__ struct tiles_params t) \
     {                                                                          \
-        gemm_cluster<cluster_kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);          \
+        gemm_cluster<cluster_kernel<N, MODE, PING_PONG, ROWS, SPLIT>>(t);      \
     }
 #define EACH(N)                                                \
     GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)        \
@@ -598,7 +597,7 @@ EACH(168)
 EACH(176)
 EACH(192)
 
-// For few tiles: rows and weight rows of a tile.
+// For few tiles: rows, and weight rows, of a tile.
 #define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, EPILOGUE_LINEAR, false, true)
 SPLIT(64, 64)
 SPLIT(64, 96)

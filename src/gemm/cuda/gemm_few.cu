@@ -34,7 +34,7 @@ static __device__ __forceinline__ void fragment(const struct prepared<F> (&w)[2]
     strip_step<F, S>(w[1], a[1], a[3]);
 }
 
-// Two steps: their activations are one 16-byte word of each lane and tile of rows.
+// Two steps: their activations are one 16-byte word per lane and tile of rows.
 template <u32 F, u32 Q>
 static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&sums)[2][4],
                                                const uint4 *x, u64 row_tile, bool second)
@@ -101,7 +101,7 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
     };
 
     if (n_rows == 0) {
-        if (blockIdx.x == 0) // the others need not: the launch ends after those it depends on
+        if (blockIdx.x == 0) // one block is enough: the launch ends after the ones it depends on
             wait_for_inputs();
         return;
     }

@@ -11,11 +11,10 @@
 //                       +----------------------------------------+
 //
 // Pipeline: warp specialisation. One elected producer thread keeps 2 to 13 stages of shared memory full,
-// activations by bulk copies as they lie packed, bf16 weights by TMA tiles; the first weights are on their
-// way before the activations are ready. Consumer warpgroups meet the producer and each other only at the
-// stages' full and empty barriers, so that one stores its results while another multiplies. Weights of other
-// formats are loaded straight into registers some steps of 128 columns ahead; four fragments are dequantised
-// while four products run.
+// activations by bulk copies as they lie packed, bf16 weights by TMA tiles; the first weights are requested
+// before the activations are ready. Consumer warpgroups wait only at the stages' full barriers, so that one
+// stores its results while another multiplies. Weights of other formats are loaded straight into registers
+// some steps of 128 columns ahead; four fragments are dequantised while four products run.
 // Tile scheduler: stream-K (Osama et al., 2023; stream_k.cuh): whole tiles in waves over the SMs, the tiles
 // of the last, partial wave split along k.
 // Epilogue: any; gate and up can be written packed for the next product as well (epilogue_pack.cuh).
@@ -30,8 +29,8 @@
 
 enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
-// A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES says that weights travel through shared
-// memory. plan_wgmma.c counts the stages as well.
+// A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES: weights go through shared memory.
+// plan_wgmma.c computes the same number of stages.
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct hopper_kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
@@ -42,23 +41,24 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct hoppe
                          fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
                          most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES,
                          n_stages = fit < most ? fit : most;
-    // Of weights, asked for before the rows: many rows would wait behind them.
+    // Stages of weights requested before the rows; more of them would delay many rows.
     static constexpr u32 prefetched = FEW ? n_stages : 2;
-    // From this share of busy blocks on, in per cent, the others may idle: splitting tiles takes time too.
+    // The share of busy blocks, in percent, from which on the others may idle: splitting tiles takes time
+    // too.
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
-    // Steps of weights that are on their way into registers.
+    // Steps of weights in flight to registers.
     static constexpr u32 depth = ROWS == 256 ? 1 : ROWS <= 64 ? 4 : 3;
 };
 
-// What a lane holds of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain
-// numbers need no dequantising: each half of them is replaced as soon as it is used, which saves the
-// registers of a second copy.
+// A lane's part of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain
+// numbers are not dequantised: each half of them is replaced as soon as it is used, which saves the registers
+// of a second copy.
 template <class K> struct lane_weights {
     static constexpr u32 F = K::F;
     static constexpr bool plain = F == QUANT_BF16 || F == QUANT_F16;
     struct strip<F> next[K::depth][2];
     struct prepared<F> now[2];
-    struct stream_unit stream_unit; // what is loaded next: the rest of it
+    struct stream_unit stream_unit; // the rest of the unit that is loaded next
     struct pair r;
 
     __device__ __forceinline__ void find(const struct gemm_params &p, const struct tile_scheduler &w)
@@ -73,7 +73,7 @@ template <class K> struct lane_weights {
         if (w.next(stream_unit))
             find(p, w);
         else
-            stream_unit.begin--; // loaded for nothing
+            stream_unit.begin--; // a repeated load, without effect
     }
     __device__ __forceinline__ void load(const struct gemm_params &p, struct strip<F> (&to)[2])
     {
@@ -108,8 +108,8 @@ template <class K> struct lane_weights {
             }
         }
     }
-    // Before a step's first half. Slot `at` is refilled in place: a move between slots would wait for the
-    // load in flight.
+    // Runs before a step's first half. Slot `at` is refilled in place: a move between slots would wait for
+    // the load in flight.
     __device__ __forceinline__ void turn(const struct gemm_params &p, const struct tile_scheduler &w, u32 at)
     {
         if constexpr (!plain) {
@@ -119,7 +119,7 @@ template <class K> struct lane_weights {
         }
         advance(p, w);
     }
-    // After a range of n_steps, so that the next one begins with slot 0.
+    // Runs after a range of n_steps, so that the next one begins with slot 0.
     __device__ __forceinline__ void rotate(u32 n_steps)
     {
         for (u32 left = n_steps % K::depth; left > 0; left--) {
@@ -151,16 +151,15 @@ template <class K> struct lane_weights {
     }
 };
 
-// Where the next stage's copies come from. All divisions are made once for a share: the producer has no time
-// for them.
+// The source of the next stage's copies. All divisions are done once per part: the producer has no time for
+// them.
 template <class K> struct hopper_source {
     struct stream_unit stream_unit;
     const u8 *rows; // of this stage
     u32 stage, end; // 64 columns each
     u32 bytes;      // of rows
-    u32 second; // from one chunk of 128 rows to the next one, or 0: what lies in its place is multiplied for
-                // nothing
-    u32 matrix[K::GROUPS], eight[K::GROUPS], head[K::GROUPS]; // of each warpgroup's pairs
+    u32 second; // from one chunk of 128 rows to the next one, or 0: its place is then multiplied and ignored
+    u32 matrix[K::GROUPS], eight[K::GROUPS], head[K::GROUPS]; // the first pair of each warpgroup
     bool left;
 
     __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w,
@@ -221,7 +220,7 @@ template <class K> struct hopper_source {
     }
 };
 
-// tiles: NULL where consumers read the weights.
+// tiles: NULL where the consumers load the weights.
 template <class K>
 static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct tiles_params *tiles,
                                                struct pipe<K> pipe, const struct tile_scheduler &w)
@@ -255,7 +254,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
 
 template <class K> struct hopper_products { // of a warpgroup
     f32 d[K::ROWS / 8][4];
-    u32 before; // the stage that products in flight still read, or ~0
+    u32 before; // the stage that running products still read, or ~0
 
     __device__ __forceinline__ void clear()
     {
@@ -263,11 +262,11 @@ template <class K> struct hopper_products { // of a warpgroup
 #pragma unroll
         for (u32 n = 0; n < K::ROWS / 8; n++) {
             d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
-            // before the first fence
+            // Before the first fence.
             asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]));
         }
     }
-    // The products just begun run on while the next are prepared; those before them are done.
+    // The products just started continue while the next are prepared; earlier ones have finished.
     __device__ __forceinline__ void turn(struct pipe<K> &pipe)
     {
         wgmma_order();
@@ -287,7 +286,7 @@ template <class K> struct hopper_products { // of a warpgroup
             wgmma(d, a[k], rows + NEXT_COLUMNS * k);
         turn(pipe);
     }
-    // The same with weights from the stage.
+    // The same with weights from the stage in shared memory.
     __device__ __forceinline__ void multiply(struct pipe<K> &pipe, u32 warpgroup)
     {
         wait_for_stage(pipe.full + 8 * pipe.at, pipe.phase);
@@ -307,19 +306,19 @@ template <class K> struct hopper_products { // of a warpgroup
     }
 };
 
-// The ends of a tile. Each thread holds, of its pair, rows 2 t and 2 t + 1 of every eight.
+// The epilogue of a tile. Each thread holds, of its pair, rows 2 t and 2 t + 1 of every eight.
 template <class K> struct hopper_epilogue {
     static constexpr u32 F = K::F, ROWS = K::ROWS;
     const struct gemm_params &p;
     const struct pair &r;
     f32 (&d)[ROWS / 8][4];
     u32 first_row;     // of this thread: first_row + 8 n and the one after
-    u32 from, n_ended; // rows that it ends
+    u32 from, n_ended; // rows that it finishes
     u32 swapped;       // gate's sum is the second of the pair
 
     static constexpr f32 back = strip<F>::scale_back;
     static constexpr bool spare =
-        K::GROUPS == 2 && (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain); // registers
+        K::GROUPS == 2 && (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain); // saves registers
     static constexpr u32 most = K::GROUPS == 3 ? 2
                                 : spare        ? 8
                                                : 4,
@@ -333,8 +332,8 @@ template <class K> struct hopper_epilogue {
     {
         return at - from < n_ended;
     }
-    // The next rows take the place of those that are ended: long endings are loops over a window, since their
-    // instructions for all rows in a line would not stay in the cache.
+    // Loads the operands of the next rows in place of the finished ones. Long epilogues are loops over a
+    // window, since their instructions for all rows in a line would not stay in the cache.
     static constexpr u32 window = ROWS / 8 < 8 ? ROWS / 8 : 8;
     __device__ __forceinline__ void forward()
     {
@@ -346,7 +345,7 @@ template <class K> struct hopper_epilogue {
                 d[n][i] = d[n + window][i];
     }
 
-    // Two neighbouring outputs a row, with what is added to them loaded some rows at a time.
+    // Two neighbouring outputs a row; their operands are loaded some rows at a time.
     __device__ __forceinline__ void plain()
     {
         f32 *out = p.out[0] + r.row[0];
@@ -423,7 +422,7 @@ template <class K> struct hopper_epilogue {
         const f32 *bias = p.bias[m];
         f32 *out = p.out[m];
         float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
-        // From a page's first number to this head's and dim's; pages are fp16 here.
+        // Offset from a page's first number to this head's and dim's; pages are fp16 here.
         u32 from_page[2], token_stride = m == 1 ? 1 : head_dim,
                           page_numbers = p.rope.pages.n_kv_heads * PAGE_TOKENS * head_dim;
         for (u32 k = 0; k < 2; k++)
@@ -505,14 +504,14 @@ template <class K> struct hopper_epilogue {
     }
 };
 
-// What becomes of a share's sums.
-template <class K> struct share_end {
+// The epilogue of a part's sums.
+template <class K> struct part_epilogue {
     struct reduction<K> reduction;
     struct pair pair;
     u32 warpgroup, first_row, own;
 
-    __device__ __forceinline__ share_end(const struct gemm_params &p, const struct tile_scheduler &w,
-                                         const struct stream_unit &s)
+    __device__ __forceinline__ part_epilogue(const struct gemm_params &p, const struct tile_scheduler &w,
+                                             const struct stream_unit &s)
         : reduction(w, s)
     {
         warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -520,7 +519,8 @@ template <class K> struct share_end {
         own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
         pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1), p.mode);
     }
-    // Before the sums are there, behind which all would wait for it. The parameters come into their cache.
+    // Runs before the sums are there, which all blocks would wait for otherwise. Loads the parameters into
+    // their cache.
     __device__ __forceinline__ void find_now(const struct gemm_params &p)
     {
         asm volatile(""
@@ -567,10 +567,10 @@ multiply_step(const struct gemm_params &p, const struct tile_scheduler &tile_sch
 }
 
 template <class K>
-static __device__ __forceinline__ void multiply_share(const struct gemm_params &p,
-                                                      const struct tile_scheduler &tile_scheduler,
-                                                      const struct stream_unit &s, struct lane_weights<K> &w,
-                                                      struct hopper_products<K> &x, struct pipe<K> &pipe)
+static __device__ __forceinline__ void multiply_part(const struct gemm_params &p,
+                                                     const struct tile_scheduler &tile_scheduler,
+                                                     const struct stream_unit &s, struct lane_weights<K> &w,
+                                                     struct hopper_products<K> &x, struct pipe<K> &pipe)
 {
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
@@ -605,14 +605,14 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p,
         w.begin(p, tile_scheduler);
     wait_for_inputs();
     for (bool left = tile_scheduler.first(s); left; left = tile_scheduler.next(s))
-        if constexpr (K::TILES) { // else registers are short
-            struct share_end<K> end(p, tile_scheduler, s);
+        if constexpr (K::TILES) { // saves registers
+            struct part_epilogue<K> end(p, tile_scheduler, s);
             end.find_now(p);
-            multiply_share(p, tile_scheduler, s, w, x, pipe);
+            multiply_part(p, tile_scheduler, s, w, x, pipe);
             end.run(p, tile_scheduler, x.d, swapped);
         } else {
-            multiply_share(p, tile_scheduler, s, w, x, pipe);
-            struct share_end<K> end(p, tile_scheduler, s);
+            multiply_part(p, tile_scheduler, s, w, x, pipe);
+            struct part_epilogue<K> end(p, tile_scheduler, s);
             end.run(p, tile_scheduler, x.d, swapped);
             if constexpr (!w.plain)
                 w.rotate(s.end - s.begin);

@@ -35,7 +35,7 @@ static __device__ __forceinline__ const u8 *rows_at(const struct gemm_params &p,
     return p.packed_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * PACKED_INT8_BYTES;
 }
 
-// The share's columns of rows 8 to 15.
+// Loads the part's columns of rows 8 to 15.
 static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w,
                                                    const struct int8_room &int8_room)
 {
@@ -48,12 +48,12 @@ static __device__ __forceinline__ void load_second(const struct gemm_params &p, 
     asm volatile("bar.sync 1, 512;" ::: "memory"); // CONSUMER_THREADS
 }
 
-enum { WARP_BLOCKS = 8 }; // at most; a share has no more than CONSUMER_WARPS times as many
+enum { WARP_BLOCKS = 8 }; // at most: a split has no more than CONSUMER_WARPS times this number
 
-// A warp's blocks of columns, the first eight rows.
+// A warp's blocks of columns, for the first eight rows.
 template <u32 F> struct first_rows {
     struct columns_32<F> x[WARP_BLOCKS];
-    u32 block, n; // of the share
+    u32 block, n; // of the split
 
     __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w)
     {
@@ -75,8 +75,8 @@ template <u32 F> struct first_rows {
     }
 };
 
-// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of
-// super blocks, below zero.
+// The scales of a warp's blocks, for all rows of its tile: a lane computes half a row. They are followed by
+// the minimums of super blocks, negated.
 template <u32 F>
 static __device__ __forceinline__ void work_out_scales(const struct plane_pointers &row,
                                                        const struct first_rows<F> &first, u32 n_blocks,
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void work_out_scales(const struct plane_pointe
         block_scales<F>(b[0], scale[i], minimum[i]);
         block_scales<F>(b[1], scale[i + 1], minimum[i + 1]);
     }
-    __syncwarp(); // the tile before has been multiplied
+    __syncwarp(); // the previous tile has been multiplied
     if (halves == 2) {
         to[0] = make_float4(scale[0][0], scale[0][1], scale[1][0], scale[1][1]);
         to[1] = make_float4(scale[2][0], scale[2][1], scale[3][0], scale[3][1]);
@@ -112,7 +112,7 @@ static constexpr __device__ bool has_minimums_of(u32 format, u32 half)
     return has_minimum(format) && (half == 0 || has_halves(format));
 }
 
-// A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
+// A number as the sum of two with eleven bits each, as tensor cores read them; the rest is below 2^-21 of it.
 struct int8_split {
     u32 high[4], low[4];
 
@@ -130,8 +130,8 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their
-// scales. Of Q2_K: of such a half.
+// The factors of minimums, for eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their
+// scales. For Q2_K: of such a half.
 template <u32 F>
 static __device__ __forceinline__ struct int8_split
 load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
@@ -152,7 +152,7 @@ load_sums(const struct gemm_params &p, const struct work &w, const struct first_
     return s;
 }
 
-// The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
+// The minimums of those blocks, for weight rows g and g + 8. scales: shared by the lanes.
 template <u32 F>
 static __device__ __forceinline__ struct int8_split load_minimums(const struct plane_pointers (&rows)[2],
                                                                   const struct first_rows<F> &first,
@@ -186,8 +186,8 @@ static __device__ __forceinline__ void add_minimums(const struct int8_split &min
     mma_tf32(sums, minimums.high, x.high);
 }
 
-// Blocks of which the products of their scales with minus_zero stay in registers. What is harder to unpack
-// leaves none.
+// Number of blocks whose products of scales with minus_zero stay in registers; 0 for formats that need more
+// registers to unpack.
 static constexpr __device__ u32 kept_products(u32 format)
 {
     return format == QUANT_Q8_0                           ? WARP_BLOCKS
@@ -234,14 +234,14 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
         tile = warp / w.tile_warps;
     const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4),
         lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
-    // whose scales this lane works out
+    // the rows whose scales this lane computes
     const struct row_places<F> own(parts, tile * INT8_TILE_ROWS + lane / 2);
     u32 quants = parts.quants.at + (tile * INT8_TILE_ROWS + lane % 16) * parts.quants.pitch +
                  (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
     f32 *scales = int8_room.scales + warp * (int8_scales_bytes(F) / 64);
     struct first_rows<F> first;
     struct int8_split x_sums[EIGHTS][2];
-    // in which this warp has a tile
+    // the ones in which this warp has a tile
     u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all);
 
     wait_for_inputs();
@@ -288,14 +288,14 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     }
 }
 
-// Where this lane's four sums belong: pair g of the tile, rows 2 t and 2 t + 1 of a tile of eight.
+// The place of this lane's four sums: pair g of the tile, rows 2 t and 2 t + 1 of a tile of eight.
 struct int8_place {
-    u32 tile, eight; // tile: of all; eight: of this pass
+    u32 tile, eight; // tile: of the launch; eight: of this pass
 };
 
-// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32
-// columns; else 1. All lanes of a warp call it: each loads its two rows and the two beside them, of every
-// sixteenth sum, in loads that do not wait for each other.
+// The norm's factors for a lane's rows 2 t and 2 t + 1 of eight, from the sums of squares of each 32 columns;
+// else 1. All lanes of a warp call it. Each loads its two rows and the two beside them, of every sixteenth
+// sum, in independent loads.
 static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p)
 {
     u32 lane = threadIdx.x & 31, n = p.squares ? p.n_cols / 32 : 0;
@@ -318,7 +318,7 @@ static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p
              : make_float2(1, 1);
 }
 
-// What a lane ends: a pair and up to two rows, with all that their end reads.
+// A lane's epilogue: a pair and up to two rows, with all operands.
 template <int8_epilogue END> struct int8_pair_epilogue {
     struct pair pair;
     struct pair_inputs in[2];
@@ -349,8 +349,8 @@ template <int8_epilogue END> struct int8_pair_epilogue {
     }
 };
 
-// Two neighbouring tiles of EPILOGUE_LINEAR, whose results the next product wants too. One way for every
-// lane: rows that do not exist are read as the last one.
+// Two neighbouring tiles of EPILOGUE_LINEAR, whose results are packed for the next product too. All lanes
+// take the same path: rows that do not exist repeat the last one.
 struct tiles_epilogue {
     float2 add[2][2], bias[2]; // [tile][row]: of a lane's pair
     struct pack_eight eight;
@@ -390,7 +390,7 @@ struct tiles_epilogue {
     }
 };
 
-// Where the sums of all shares of a tile lie, one after the other.
+// The sums of all splits of a tile, one after the other.
 static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w,
                                                       const struct int8_place &at)
 {
@@ -440,7 +440,7 @@ static __device__ __forceinline__ void epilogue_reduced_two(const struct gemm_pa
     }
 }
 
-// The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
+// Called by the whole block after it has stored its sums: the last block of a split finishes the tiles.
 template <int8_epilogue END>
 static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p, const struct work &w)
 {
@@ -473,7 +473,7 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
     return sum;
 }
 
-// One of the enders: a stage of every EPILOGUE_WARPS.
+// An epilogue warp: takes one stage of every EPILOGUE_WARPS.
 template <int8_epilogue END>
 static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w,
                                                        const struct int8_room &int8_room,
@@ -510,7 +510,7 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
     }
 }
 
-// The first of them ends all stages by twos, of a tile each.
+// The first epilogue warp finishes all stages by twos, of a tile each.
 static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w,
                                                            const struct int8_room &int8_room,
                                                            struct gemm_state &state)
@@ -546,7 +546,7 @@ static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
 
     let_next_begin();
     if (w.n_rows == 0) {
-        if (w.pass == 0) // the others need not: the launch ends after those it depends on
+        if (w.pass == 0) // one pass is enough: the launch ends after the ones it depends on
             wait_for_inputs();
         return;
     }

@@ -1,5 +1,5 @@
-// gemm_int8_pipeline.cuh - of gemm_int8.cu: which tiles and columns a block of threads has, and its producer
-// warps, which fill the stages of weights. Products and epilogue are in gemm_int8.cu.
+// gemm_int8_pipeline.cuh - for gemm_int8.cu: the tiles and columns of a thread block, and its producer warps,
+// which fill the stages of weights. Products and epilogue are in gemm_int8.cu.
 #pragma once
 #include "gemm/cuda/mma_int8.cuh"
 #include "gemm/cuda/pipeline.cuh"
@@ -8,16 +8,16 @@
 
 enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
-struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival
-                    // for its own alone
+struct gemm_state { // barriers of a block; all lanes arrive: compute-sanitizer's racecheck credits the
+                    // arriving lane only
     u64 full[PIPELINE_STAGES];
     u64 empty[PIPELINE_STAGES];                        // all threads have multiplied the stage
-    u64 summed[EPILOGUE_WARPS], taken[EPILOGUE_WARPS]; // of a stage's sums
+    u64 summed[EPILOGUE_WARPS], taken[EPILOGUE_WARPS]; // for a stage's sums
     u64 from[PRODUCER_WARPS][4][2 * INT8_TILE_PAIRS];
 };
 
-// What a kernel ends: anything, or of up to eight rows packed rows for the next product, gate and up, or q, k
-// and v.
+// The epilogues of the kernels: any; or, for up to eight rows, one of packed rows for the next product, gate
+// and up, q k and v.
 enum int8_epilogue { ENDS_ANY, ENDS_PACKED, ENDS_GATED, ENDS_ROPE };
 template <int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
 {
@@ -27,18 +27,18 @@ template <int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const
                                : p.mode;
 }
 
-// What a block of threads has to do.
+// The work of a thread block.
 struct work {
-    u32 group, n_groups;            // of blocks that share columns
-    u32 n_all, n_tiles, log2;       // tiles of all, and of this group; log2: of those that are dealt together
-    u32 first_block, n_blocks;      // of 32 columns
-    u32 share, pass, n_rows;        // n_rows: of this pass
+    u32 group, n_groups;            // a group: blocks that split the columns
+    u32 n_all, n_tiles, log2;       // n_all: all tiles; n_tiles: of this group; log2: tiles assigned together
+    u32 first_block, n_blocks;      // in blocks of 32 columns
+    u32 share, pass, n_rows;        // share: this block's split of the columns; n_rows: of this pass
     u32 tile_warps, each, n_stages; // each: tiles of a stage
-    u32 warp_blocks;                // that a warp multiplies, an even number
-    u32 eights;                     // of rows that a pass may have
+    u32 warp_blocks;                // blocks that a warp multiplies, an even number
+    u32 eights;                     // of rows in a pass, at most
 
-    // Tile i of the group. All groups go through the matrix side by side, which is faster than a run of tiles
-    // for each.
+    // Tile i of the group. All groups go through the matrix side by side, which is faster than a contiguous
+    // range of tiles for each.
     __device__ __forceinline__ u32 tile(u32 i) const
     {
         return ((group + (i >> log2) * n_groups) << log2) + (i & ((1 << log2) - 1));
@@ -73,16 +73,16 @@ static __device__ __forceinline__ struct work work_of(const struct gemm_params &
     return w;
 }
 
-// Bytes of a row's part of a plane that lanes copy where there are super blocks. Else, and of more, it is a
-// run, for each of which the copy engine takes some 55 cycles, whatever its length.
+// The most bytes of a row's part of a plane that lanes copy, where there are super blocks. Larger parts, and
+// other formats, are bulk copies, which take some 55 cycles each, whatever their length.
 enum { MOST_WORDS = 256 };
 
-// One plane of a stage: [rows][pitch], of each row what lies in this share of the columns.
+// One plane of a stage: [rows][pitch], this split's columns of each row.
 struct plane_part {
-    u32 at, bytes, pitch; // at: in the stage
-    u32 skew;             // bytes before the share's own, of the word in which it begins
-    u32 word;             // of 16 or 4 bytes
-    u32 run;              // bytes, or 0: words
+    u32 at, bytes, pitch; // at: offset in the stage
+    u32 skew;             // bytes of the first word that lie before the split's columns
+    u32 word;             // 16 or 4 bytes
+    u32 run;              // bytes of a bulk copy, or 0: copied by words
 };
 template <u32 F> struct stage_parts {
     struct plane_part quants, high, scales, deltas;
@@ -109,7 +109,7 @@ template <u32 F> struct stage_parts {
     }
 };
 
-// Where a row's planes lie in any stage.
+// Offsets of a row's planes in any stage.
 template <u32 F> struct row_places {
     u32 quants, high, scales, deltas;
 
@@ -123,7 +123,8 @@ template <u32 F> struct row_places {
                      ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch)
                      : 0;
     }
-    static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
+    static __device__ __forceinline__ u32 kept(u32 v) // keeps a value in a register: else it is computed
+                                                      // again in each stage
     {
         asm volatile("" : "+r"(v));
         return v;
@@ -134,17 +135,17 @@ template <u32 F> struct row_places {
     }
 };
 
-// Fills stages with first rows of pairs, or with second ones. Long rows' addresses go through shared memory
-// to one lane, elected so that the compiler knows it is alone: lanes that issue copies of their own take
-// turns of some 100 cycles each.
+// Fills stages with the first rows of pairs, or with the second rows. Addresses of long rows go through
+// shared memory to one lane, elected so that the compiler knows it is alone: lanes that issue bulk copies of
+// their own are serialised, at some 100 cycles each.
 template <u32 F, int8_epilogue END> struct producer {
     const struct gemm_params &p;
     const struct work &w;
     const struct stage_parts<F> parts;
     u64 (&from)[4][2 * INT8_TILE_PAIRS]; // [plane][row], of one or two tiles
-    u32 second;                          // rows of pairs
+    u32 second;                          // second rows of pairs
 
-    // Lane n < 8 knows pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
+    // Lane n < 8 handles pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
     __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
     {
         u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
@@ -179,7 +180,7 @@ template <u32 F, int8_epilogue END> struct producer {
                 copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * INT8_TILE_PAIRS + i], part.bytes,
                          full);
     }
-    // Four lanes a row.
+    // Copies by four lanes a row.
     __device__ __forceinline__ void copy_words(u32 plane, const struct plane_part &part, u32 n_tiles,
                                                u32 slot) const
     {
@@ -220,8 +221,8 @@ template <u32 F, int8_epilogue END> struct producer {
 };
 
 struct int8_room { // in dynamic shared memory
-    u8 *second;    // rows 8 to 15: [blocks of the share][PACKED_INT8_BYTES]
-    float4 *sums;  // [enders][CONSUMER_WARPS][eights][32]
+    u8 *second;    // rows 8 to 15: [blocks of the split][PACKED_INT8_BYTES]
+    float4 *sums;  // [epilogue warps][CONSUMER_WARPS][eights][32]
     f32 *scales;   // int8_scales_bytes
     u8 *stages;
 };
@@ -250,7 +251,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
         u32 tile = w.tile(i * w.each), n_tiles = w.stage_tiles(tile);
         producer.find(tile, n_tiles); // before the stage is free
         if (i == p.pipeline.prefetched)
-            wait_for_inputs(); // nothing is read of them here, but their readers come first
+            wait_for_inputs(); // this thread reads none of them, but the block's other threads do
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
         producer.produce_stage(n_tiles, shared_address(int8_room.stages) + slot * p.pipeline.stage_bytes,

@@ -1,5 +1,5 @@
-// gemm_kernels.c - see gemm_kernels.h. Each table has the name of its family, which the .cu file's macro puts
-// before the format's.
+// gemm_kernels.c - see gemm_kernels.h. Each table is named after its family; the .cu file's macro puts the
+// same name before the format's.
 #include "gemm/cuda/gemm_kernels.h"
 
 #define KERNEL(NAME, name, family) [QUANT_##NAME] = #family "_" #name,

@@ -26,7 +26,7 @@ enum {
     STAGE_BYTES = MANY_ROWS * 128
 };
 
-// 64 columns of activations: one tile of the packed form.
+// 64 columns of activations: one tile of packed rows.
 static __device__ __forceinline__ void fetch(const struct gemm_params &p, u32 shared, u32 stage)
 {
     u32 n_stages = p.packed_cols / 64, to = shared + stage % STAGES * STAGE_BYTES + threadIdx.x * 16;
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void multiply(const struct gemm_params &p, f32
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// [row][pair] of the block, two sums each; 68 pairs a row keep the banks apart.
+// [row][pair] of the block, two sums each; 68 pairs a row avoid bank conflicts.
 template <u32 F>
 static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4],
                                               float2 *sums, u32 n_rows)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (
     if (at >= p.n_pairs)
         return;
     struct pair r = pair_find(p, p.first_pair + at, p.mode);
-    constexpr u32 apart = MANY_THREADS / MANY_PAIRS, batch = 8; // loads of eight rows at a time
+    constexpr u32 apart = MANY_THREADS / MANY_PAIRS, batch = 8; // rows loaded at a time, in eights
     for (u32 row = threadIdx.x / MANY_PAIRS; row < MANY_ROWS && first_row + row < n_rows;
          row += batch * apart) {
         struct pair_inputs in[batch];

@@ -1,33 +1,33 @@
-// gemm_params.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. Shared by
-// C and CUDA.
+// gemm_params.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. For C and
+// CUDA.
 //
 // A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up),
-// or the two that RoPE turns together (qkv). A kernel computes both sums of a pair in one place, so each
-// operation ends in its own few lines (epilogue.cuh). Most kernels serve all operations; where instructions
-// that run once would cost, a kernel serves one.
+// or the two that RoPE rotates together (qkv). A kernel computes both sums of a pair in one place, so that
+// each operation's epilogue is a few lines (epilogue.cuh). Most kernels serve all operations. Where code that
+// runs once per launch would cost, a kernel serves one.
 #pragma once
 #include "gemm/cuda/weight_layout.h"
 #include "gemm/cuda/packing.h"
 #include "gemm/gemm.h"
 
-struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
-    u32 lanes_log2;    // gemv: of the lanes that share a pair
-    u32 rounds;     // gemv: pairs of a warp at a time, 1 or 2: a stage has rounds * CONSUMER_THREADS / lanes
+struct gemm_pipeline { // for gemv_pipeline.cu and gemm_int8.cu, in shared memory
+    u32 lanes_log2;    // gemv: lanes that share a pair
+    u32 rounds;     // gemv: pairs of a warp at a time, 1 or 2; a stage has rounds * CONSUMER_THREADS / lanes
     u32 depth;      // stages
-    u32 prefetched; // stages asked for before the rows are there
+    u32 prefetched; // stages requested before the rows are there
     u32 stage_bytes;
-    u32 most_pairs;  // gemv: of a block
-    u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
+    u32 most_pairs;  // gemv: in a block
+    u32 block_pairs; // gemv: in a block; the first `more` blocks have one more
     u32 more;
-    u32 apart; // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
-    u32 words; // a row's part of some plane is not of whole 16-byte words; gemm: or of few of them
-    u32 split_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
+    u32 apart;        // gemv: a stage has all first rows, then all second rows; else they alternate
+    u32 words;        // a row's part of some plane is no multiple of 16 bytes; gemm: or is short
+    u32 split_blocks; // gemm: blocks of 32 columns that a thread block multiplies, a multiple of 8
     u32 n_splits;     // gemm: of the columns
-    u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
+    u32 eights;       // gemm: tiles of eight rows of activations in a pass, at most
 };
 enum { CONSUMER_THREADS = 512, PIPELINE_STAGES = 8 };
 
-// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two are producers, two run epilogues.
+// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two are producers, two are epilogue warps.
 enum {
     INT8_TILE_PAIRS = 8,
     INT8_TILE_ROWS = 16,
@@ -36,14 +36,14 @@ enum {
     GEMM_INT8_THREADS = CONSUMER_THREADS + 32 * (PRODUCER_WARPS + EPILOGUE_WARPS),
     INT8_PASS_ROWS = 16
 };
-// Warps that share a tile's columns: as many as have two blocks of 32 each. The others take another tile.
+// Warps that share a tile's columns: as many as have two blocks of 32 each. Other warps take another tile.
 SHARED_INLINE u32 int8_tile_warps(u32 split_blocks)
 {
     return split_blocks >= 32 ? 16 : 8;
 }
-// A share's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in
-// no bank. A part of a row of whole words that begins inside one, at a multiple of 4, is copied from that
-// word's beginning.
+// Bytes of a split's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows
+// have no bank conflicts. Where whole words are copied and the part begins inside one, at a multiple of 4,
+// the copy begins with that word.
 SHARED_INLINE u32 stage_pitch(u64 row, u64 share)
 {
     u32 bytes = (u32)share + (row % 16 == 0 && share % 16 != 0 ? 12 : 0), words = (bytes + 15) / 16;
@@ -54,7 +54,7 @@ SHARED_INLINE u32 int8_sums_bytes(u32 eights)
 {
     return EPILOGUE_WARPS * 16 * eights * 32 * 16;
 }
-// Scales of super blocks as fp32, once for a warp's tile: [16 warps][16 rows][8 blocks, halves or minimums].
+// Scales of super blocks as fp32, once per warp's tile: [16 warps][16 rows][8 blocks, halves or minimums].
 SHARED_INLINE u32 int8_scales_bytes(u32 format)
 {
     u32 twice = format == QUANT_Q3_K || format == QUANT_Q6_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
@@ -90,18 +90,18 @@ struct gemm_params {
     struct gemm_pipeline pipeline;
 };
 
-// gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some
-// small kernel's memory. HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups
-// and the producer.
+// gemm_hopper.cu: as many stages as fit beside the L1 cache for other weights, or beside a small kernel's
+// shared memory. HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups and the
+// producer.
 #define HOPPER_THREADS(groups)     ((groups)*128 + 128)
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
 enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
-enum { ROWS_CLUSTER = 2 };                                   // gemm_cluster.cu: blocks of a cluster,
-#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // TMA tiles of a tile's weights, and threads
+enum { ROWS_CLUSTER = 2 };                                   // gemm_cluster.cu: blocks of a cluster
+#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // TMA tiles of a tile's weights
 #define ROWS_THREADS(rows, split) ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS((split) ? 1 : 2))
 
-// A matrix of plain numbers as TMA sees it: tiles of 64 columns, [eight or four][row of a pair][pair].
+// A matrix of plain numbers as TMA reads it: tiles of 64 columns, [eight or four][row of a pair][pair].
 struct tensor_view { // CUtensorMap
 #if defined(__CUDACC__)
     alignas(64)
@@ -114,7 +114,7 @@ struct tiles_params {
     struct gemm_params pairs;
     struct tensor_view w[3];
     u32 eights[3]; // of pairs, in the view's fourth dimension
-    u32 swapped;   // up lies below gate, so the view's pairs begin with up
+    u32 swapped;   // up lies below gate in memory, so the view's pairs begin with up
 };
 
 SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes) // of a plane, in a stage
@@ -125,7 +125,7 @@ SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes) // of a plane, in 
 #ifdef HOST_C
 #include "device/fuse.h"
 
-// Plans the launches of a product. params lacks the packed activations, the pairs and lanes; work is the
+// Plans the launches of a product. The plan fills in packed activations, pairs and lanes of params. work: the
 // operation's workspace.
 struct gemm_plan {
     struct gemm_params params;
@@ -133,7 +133,7 @@ struct gemm_plan {
     u32 exact;
 };
 void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product);
-// Does a product of this tape's rows store k and v into such pages? If not, EPILOGUE_QKV and rope_store.
+// Whether a product of this tape's rows can store k and v in such pages; else EPILOGUE_QKV, then rope_store.
 bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages);
 
 // For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own
@@ -142,9 +142,9 @@ extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_pack
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
 bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
                           const struct tape_packing *packing);
-// Where the plan's command writes its result packed; at = 0: nowhere.
+// Where the plan's command writes its packed result; at = 0: it writes none.
 struct packed_out gemm_packed_out(const struct cuda_plan *p);
 u64 packing_int8_bytes(u32 max_rows, u32 n_cols);
 u64 packing_bf16_bytes(u32 max_rows, u32 packed_cols);
-u64 packing_squares_bytes(u32 n_cols); // of up to eight rows, [n_cols / 32][8]
+u64 packing_squares_bytes(u32 n_cols); // for up to eight rows, [n_cols / 32][8]
 #endif

@@ -1,9 +1,9 @@
 // gemm_plan.c - chooses the kernels of a matrix product on CUDA; see gemm_params.h.
 //
-// The choice table below is read from the top: the first rule that fits a matrix is taken. What counts is the
-// most rows that the tape can get. q, k and v may be of unlike formats: neighbours with one kernel and format
-// share a launch.
-// Why the limits lie where they do: bench/results/2026-11-22-h200-many-sequences.md and 2026-11-22-h200.md.
+// The choice table below is read from the top: the first rule that fits a matrix is taken. The number of rows
+// is the largest that the tape can get. q, k and v may have different formats: neighbours with one kernel and
+// format share a launch. Why the limits are what they are: bench/results/2026-11-22-h200-many-sequences.md
+// and 2026-11-22-h200.md.
 #include "gemm/cuda/gemm_plan.h"
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/vendor_parts.h"
@@ -33,7 +33,7 @@ static bool has_odd_width(const struct gemm_choice *c)
     return c->n_cols % 32 != 0;
 }
 
-// A single row is left to gemv_pipeline, unless it is too long for that.
+// A single row goes to gemv_pipeline, unless it is too long for that.
 static bool fits_tma(const struct gemm_choice *c)
 {
     return varies(c) && !is_exact(c) && !has_odd_width(c) &&
@@ -117,7 +117,7 @@ bool gemm_wants_vendor(const struct cuda_plan *p, const struct gemm_plan *produc
     return wants;
 }
 
-// A scale of Q8_0 belongs to more dims than a pair has; kernels for many rows know fp16 alone.
+// Q8_0 has one scale for more dims than a pair; kernels for many rows support fp16 alone.
 bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages)
 {
     bool halves = pages->k_format == KV_F16 && pages->v_format == KV_F16,

@@ -1,4 +1,4 @@
-// gemm_plan.h - what the files that plan the launches of a matrix product on CUDA share. gemm_plan.c chooses
+// gemm_plan.h - shared by the files that plan the launches of a matrix product on CUDA. gemm_plan.c chooses
 // the kernels; plan_packing.c packs the activations; plan_pipeline.c, plan_wgmma.c and plan_vendor.c choose
 // tiles, stages and grids.
 #pragma once
@@ -24,23 +24,25 @@ struct gemm_part { // the pairs of one launch have one format
     enum gemm_kernel kernel;
 };
 
-// gemm_plan.c. Which kernel multiplies matrix m of a product? Is the whole of it left to the vendor's
-// library?
+// gemm_plan.c: the kernel that multiplies matrix m of a product; whether all of the product goes to the
+// vendor's library.
 enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_plan *product, u32 m);
 bool gemm_wants_vendor(const struct cuda_plan *p, const struct gemm_plan *product);
 u32 gemm_max_rows(const struct cuda_plan *p, const struct gemm_params *params);
 u32 gemm_n_matrices(const struct gemm_params *params);
 
-// plan_packing.c. Sets where the rows lie packed, and launches what packs them unless the command before has.
+// plan_packing.c: sets the addresses of packed rows, and launches the packing unless the command before does
+// it.
 void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, struct gemm_params *params);
 
-// plan_pipeline.c. Can gemm_int8 take rows of n_cols? Can it write this product's result packed?
+// plan_pipeline.c: whether gemm_int8 supports rows of n_cols; whether it can write this product's result
+// packed.
 bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
 void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 
-// plan_wgmma.c. Can matrix m be copied in tiles? Is there gemm_hopper for such weights?
+// plan_wgmma.c: whether TMA can copy matrix m in tiles; whether gemm_hopper supports such weights.
 bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m);
 bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format);
 void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part);

@@ -19,7 +19,7 @@
 
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
 
-// The row, times norm, to shared memory. Returns the norm's factor, or 1.
+// Packs the row, times norm, into shared memory. Returns the norm's factor, or 1.
 static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, u32 row, f32 *room,
                                                    const struct row_int8 &x)
 {
@@ -46,8 +46,8 @@ static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, 
     return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
 }
 
-// Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the
-// norm's factor, or 1.
+// Reads the row, times norm, and hands each four numbers to `put`; loads are issued four at a time. Returns
+// the norm's factor, or 1.
 template <typename Put>
 static __device__ __forceinline__ f32 read_row(const struct gemm_params &p, u32 row, f32 *room, Put put)
 {
@@ -68,7 +68,7 @@ static __device__ __forceinline__ f32 read_row(const struct gemm_params &p, u32 
         for (u32 k = 0; k < 4; k++) {
             u32 i = first + k * blockDim.x;
             squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
-            if (i < end) // the same for a whole warp
+            if (i < end) // uniform in a warp
                 put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w),
                     i < n);
         }
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane
     for (u64 i = lane * 128; i < bytes; i += 32 * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
 }
-// The weights of pair `at` come into the L2 cache.
+// Prefetches the weights of pair `at` into the L2 cache.
 static __device__ __forceinline__ void ask_for_pair(const struct gemm_params &p, u32 at, u32 end, u32 lane)
 {
     if (at >= end)
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void ask_for_pair(const struct gemm_params &p,
         ask_for(w.scales + r.row[i] * scales, min(scales, (u64)4096), lane);
     }
 }
-// What a block can ask for before its inputs are there: its warps' first pairs, and the norm.
+// Requests what does not depend on the block's inputs: its warps' first pairs, and the norm.
 static __device__ __forceinline__ void ask_early(const struct gemm_params &p, const struct tasks &t)
 {
     u32 per_warp = 32 / p.lanes, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void ask_early(const struct gemm_params &p, co
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
-// Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096
+// Blocks are loaded in groups, as many as registers allow, before any is multiplied. A row of 576 to 4096
 // columns is one group.
 template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r,
@@ -148,11 +148,11 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params 
     return sum;
 }
 
-// Sums over the lanes of a pair and ends the operation.
+// Adds the sums over the lanes of a pair and runs the epilogue.
 static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row,
                                               float2 sum, const struct pair_inputs &in, struct lane_span s)
 {
-    u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
+    u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half adds y, the lower x
     f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
 
     for (u32 o = half / 2; o; o >>= 1)
@@ -207,7 +207,7 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct g
     }
 QUANT_BLOCK_FORMATS(GEMV_INT8, )
 
-// fp32 activations: 36 floats for each 32, so that lanes on neighbouring blocks meet in no bank.
+// fp32 activations: 36 floats for each 32, so that lanes on neighbouring blocks have no bank conflicts.
 static __device__ __forceinline__ u32 padded(u32 column)
 {
     return column / 32 * 36 + column % 32;

@@ -21,7 +21,7 @@
 #include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies and use gemv.cu
 
 enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
@@ -35,7 +35,7 @@ static __device__ __forceinline__ u32 pairs_of_a_stage(const struct gemm_params 
     return p.pipeline.rounds * CONSUMER_THREADS >> p.pipeline.lanes_log2;
 }
 
-// Where the planes of a stage lie: plane by plane, row by row.
+// Offsets of the planes in a stage: plane by plane, row by row.
 template <u32 F> struct stage_places {
     u32 quants, high, scales, deltas;
 
@@ -58,13 +58,14 @@ template <u32 F> struct stage_places {
     }
 };
 
-struct copy {               // of a run of rows; what a lane knows of it
-    u32 row, index, n_rows; // row of the matrix, index in the stage, rows of the run that begins here or 0
+struct copy {               // of a run of rows; a lane's part
+    u32 row, index, n_rows; // row: of the matrix; index: in the stage; n_rows: of the run that begins here,
+                            // or 0
     u32 full;
     bool exists;
 };
 
-// Whole words go with the run's first row, others four bytes at a time, each lane its row.
+// Copies whole words with the run's first row; other rows four bytes at a time, one row a lane.
 static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, const u8 *plane, u32 bytes)
 {
     const u8 *from = plane + (u64)c.row * bytes;
@@ -80,8 +81,8 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
 }
 
 struct pipeline_state {         // of a block
-    u64 full[PIPELINE_STAGES];  // barriers: the stage's bytes have come
-    u64 empty[PIPELINE_STAGES]; // all warps have left it
+    u64 full[PIPELINE_STAGES];  // barriers: the stage is full
+    u64 empty[PIPELINE_STAGES]; // all warps have read it
     f32 squares[CONSUMER_WARPS];
     f32 factor; // the norm's
 };
@@ -91,8 +92,8 @@ static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
     return row_bytes % 16 == 0 ? (u32)row_bytes : 0;
 }
 
-// The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that
-// follow each other in their matrix too are one copy.
+// Called by the whole warp: requests the pairs [first, end) of a stage, as many as fit. Each lane handles a
+// row; rows that are neighbours in their matrix too are one copy.
 template <u32 F>
 static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_params &p, u32 first, u32 end,
                                                           u32 slot, u32 full)
@@ -103,7 +104,7 @@ static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_para
     bool exists = lane < 2 * each && index < n;
     struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
     u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
-    // fewer than 2^30 rows
+    // there are fewer than 2^30 rows
     u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1);
     u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
     u32 next = lane == 31 ? 0 : starts >> (lane + 1);
@@ -175,13 +176,14 @@ struct quantised_row {
     }
 };
 
-// Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps what faces them in registers.
+// Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps their activations in
+// registers.
 template <u32 F> struct form_int8 : quantised_row {
     static constexpr bool in_rounds = gemv_takes_two_rounds(F);
     static constexpr u32 unit = layout_unit(F), most = 2 / unit;
     struct facing<F> facing[most][unit];
     u32 units[most];
-    bool has[most]; // lanes of this warp have that many
+    bool has[most]; // whether lanes of this warp have that many
 
     __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
     {
@@ -217,8 +219,7 @@ template <u32 F> struct form_int8 : quantised_row {
     }
 };
 
-// The same for any number of blocks a lane: what faces them stays in shared memory, and a pair's rows share
-// it.
+// The same for any number of blocks a lane: activations stay in shared memory, and a pair's rows share them.
 template <u32 F> struct form_wide : quantised_row {
     static constexpr bool in_rounds = false;
 
@@ -300,8 +301,8 @@ template <u32 F> struct form_16 {
     }
 };
 
-// Both sums over a warp; lane 0 holds the first, lane 16 the second.
-static __device__ __forceinline__ f32 meet(f32 first, f32 second)
+// Adds both sums over a warp; lane 0 gets the first, lane 16 the second.
+static __device__ __forceinline__ f32 warp_sums(f32 first, f32 second)
 {
     bool upper = threadIdx.x & 16;
     f32 mine = (upper ? second : first) + __shfl_xor_sync(~0u, upper ? first : second, 16);
@@ -311,13 +312,14 @@ static __device__ __forceinline__ f32 meet(f32 first, f32 second)
     return mine;
 }
 
-// The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first
-// eight, loaded before the wait. A thread has AT_ONCE eights on their way.
+// Packs the row, times norm, into shared memory, and the squares of each warp's part. norm: this thread's
+// first eight, loaded before the wait. A thread has AT_ONCE eights in flight.
 template <u32 AT_ONCE, typename Form>
 static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form,
                                                 const struct float8 &norm, f32 *squares)
 {
-    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // `end` is a multiple of 32, so that a warp's loop is
+                                                    // uniform
     f32 sum = 0;
 
     for (u32 first = threadIdx.x; first < end; first += AT_ONCE * CONSUMER_THREADS) {
@@ -350,8 +352,8 @@ struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][r
     u32 stages;
 };
 
-// The producer warp. Stages before `prefetched` are asked for before the block's inputs are there, the others
-// behind the row's loads; of a small matrix even before the block's first barrier.
+// The producer warp. Stages before `prefetched` are requested before the block's inputs are there, the others
+// after the row's loads; for a small matrix even before the block's first barrier.
 template <u32 F, bool ALONE, u32 PARTS>
 static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct pipeline_places &at,
                                                struct pipeline_state &state, const struct tasks &t)
@@ -371,7 +373,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
         show_barriers();
     }
     if (ALONE)
-        __syncthreads(); // the barriers are there
+        __syncthreads(); // the barriers are initialised
     else
         __syncwarp();
     for (; slot < prefetched && t.first + slot * each < t.end; slot++)
@@ -380,7 +382,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
     if (!ALONE)
         __syncthreads();
     wait_before_next();
-    if (!has_rows) { // no block ends while copies into it are on their way
+    if (!has_rows) { // no block ends while copies into it are in flight
         while (slot > 0)
             wait_for_stage(full + --slot * 8, 0);
         return;
@@ -396,19 +398,19 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
     }
 }
 
-// What a warp multiplies: parts of rows, and where their sums go.
+// A warp's part of the product: parts of rows, and the place of their sums.
 template <u32 F> struct scheduler_warp {
     const struct gemm_params &p;
     const struct pipeline_places &at;
     struct stage_places<F> places;
-    u32 mine, part; // of the pairs of a round, and of the lanes that share a pair
+    u32 mine, part; // mine: pair of a round; part: of the lanes that share a pair
 
     __device__ __forceinline__ scheduler_warp(const struct gemm_params &p, const struct pipeline_places &at)
         : p(p), at(at), places(p)
     {
         u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
         mine = threadIdx.x >> p.pipeline.lanes_log2;
-        // Turned from pair to pair: else all warps with a second block would be one scheduler's.
+        // Rotated from pair to pair: else one scheduler would get all warps with a second block.
         part = ((threadIdx.x / 32 + mine) & (warps - 1)) * 32 + (threadIdx.x & 31);
     }
     // N / 2 pairs of a stage, a round apart; pair: of the block.
@@ -429,7 +431,7 @@ template <u32 F> struct scheduler_warp {
         form.dot(rows, part, 1u << log2, p.n_cols, sums);
 #pragma unroll
         for (u32 r = 0; r < N; r += 2) {
-            f32 sum = meet(sums[r], sums[r + 1]);
+            f32 sum = warp_sums(sums[r], sums[r + 1]);
             if ((threadIdx.x & 15) == 0)
                 at.sums[((pair + r / 2 * round) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
         }
@@ -447,7 +449,8 @@ static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p
     struct scheduler_warp<F> w(p, at);
     constexpr bool ROUNDS = ALONE && Form::in_rounds;
 
-    if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
+    if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and all warps have pairs in
+                                   // them
         return;
     form.begin(w.part, 1u << p.pipeline.lanes_log2, p.n_cols);
     for (u32 first = t.first; first < t.end; first += each) {
@@ -460,7 +463,7 @@ static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p
             else
                 w.template multiply<2>(form, stage, pair - t.first);
         }
-        // else nobody waits for it; in the last stage some warps have no work and would be early
+        // Else no warp waits for it: in the last stage some warps have no work and would arrive early.
         if (first + p.pipeline.depth * each < t.end)
             leave_stage(shared_address(&state.empty[slot]));
         parity ^= slot + 1 == p.pipeline.depth;
@@ -468,7 +471,7 @@ static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p
     }
 }
 
-// A block's pairs; the first `more` blocks have one more. Without a division: the first copy waits for this.
+// A block's pairs; the first `more` blocks have one more. No division: the first copy waits for this.
 static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
@@ -477,7 +480,7 @@ static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct ge
     return t;
 }
 
-// A thread ends each pair. first, inputs: its first one's.
+// One thread runs a pair's epilogue. first, inputs: the ones of its first pair.
 static __device__ __forceinline__ void end_pairs(const struct gemm_params &p,
                                                  const struct pipeline_places &at,
                                                  const struct pipeline_state &state, const struct tasks &t,
@@ -515,15 +518,15 @@ static __device__ __forceinline__ void find_factor(const struct gemm_params &p, 
         state.factor = norm_factor(sum, p.n_cols, p.eps);
 }
 
-// The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is
-// the one that all wait for.
+// The consumer warps. A warp skips what it has no part in: the launch that runs beside this one is the one
+// that all wait for.
 template <u32 F, bool ALONE, typename Form>
 static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct pipeline_places &at,
                                                struct pipeline_state &state, const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
     struct float8 norm = {};
-    struct pair ends = {}; // what this thread ends
+    struct pair ends = {}; // the epilogue of this thread
     struct pair_inputs inputs = {};
     bool ends_one = t.first + threadIdx.x<t.end, has_rows = n_rows_of(p.step, p.rows)> 0;
 
@@ -533,10 +536,10 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
         ends = pair_find(p, t.first + threadIdx.x, p.mode);
         inputs = pair_load_early(p, ends, 0, p.mode);
     }
-    __syncthreads(); // the barriers are there
+    __syncthreads(); // the barriers are initialised
     wait_before_next();
-    if (ALONE) // not before: its first instructions would stand in the way of the launch before this one,
-               // which all wait for
+    if (ALONE) // not earlier: its first instructions would delay the launch before this one, which all wait
+               // for
         let_next_begin();
     if (!has_rows)
         return;
@@ -560,7 +563,7 @@ static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p
 
     at.stages = (row_bytes + (p.pipeline.most_pairs * 2 * 4 << p.pipeline.lanes_log2 >> 5) + 127) / 128 * 128;
     if (!ALONE)
-        let_next_begin(); // it fills its stages where there is room
+        let_next_begin(); // the next launch fills its stages where there is room
     if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, ALONE, 1>(p, at, state, t);
     else
@@ -572,7 +575,7 @@ static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p
 template <u32 F> struct long_row {
     struct float8 x[LONG_PARTS][LONG_EIGHTS];
 
-    // Returns this thread's share of the squares.
+    // Returns this thread's part of the squares.
     __device__ __forceinline__ f32 load(const struct gemm_params &p)
     {
         u32 n = p.n_cols / 8, each = long_part_eights(p.n_cols);
@@ -630,7 +633,7 @@ static __device__ __forceinline__ void walk_long(const struct gemm_params &p, co
             parity ^= slot + 1 == p.pipeline.depth;
             slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
         }
-        f32 sum = meet(sums[0], sums[1]);
+        f32 sum = warp_sums(sums[0], sums[1]);
         if ((threadIdx.x & 15) == 0)
             at.sums[(pair * 2 + (threadIdx.x & 31) / 16) * CONSUMER_WARPS + threadIdx.x / 32] = sum;
     }
@@ -643,7 +646,7 @@ static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
 {
     struct long_row<F> row;
 
-    __syncthreads(); // the barriers are there
+    __syncthreads(); // the barriers are initialised
     wait_before_next();
     let_next_begin();
     if (n_rows_of(p.step, p.rows) == 0)
@@ -680,7 +683,7 @@ template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const
     }
 QUANT_HALF_FORMATS(GEMV_PIPELINE_LONG, )
 
-// Two of them share an SM; `alone`, which does not, has registers for more of a row.
+// Two blocks share an SM; the kernels `alone`, of which one fits, have registers for more of a row.
 #define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                             \
     extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2) \
         gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)             \

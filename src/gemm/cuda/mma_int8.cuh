@@ -1,7 +1,7 @@
-// mma_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: what gemm_int8's
-// warps do between two waits.
+// mma_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: the work of
+// gemm_int8's warps between two waits.
 //
-// Lane 4 g + t holds of weight rows g and g + 8 the columns 4 t .. 4 t + 3 and 16 more, and of the sums
+// Lane 4 g + t holds, of weight rows g and g + 8, columns 4 t .. 4 t + 3 and the same + 16, and the sums of
 // activations 2 t and 2 t + 1. Integers are exact inside a block of 32, or inside its halves where these have
 // scales of their own; blocks are added up in fp32.
 #pragma once
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mma_int8_half(int (&d)[4], int a0, int a1
         : "r"(a0), "r"(a1), "r"(b), "r"(start));
 }
 
-// Integers with a zero point in their middle go to the top of a byte, where a flipped top bit makes them
+// Integers with a zero point in their middle go to the top of a byte, where flipping the top bit makes them
 // signed: times 2^shift.
 static constexpr __device__ u32 shift_of(u32 format)
 {
@@ -35,7 +35,7 @@ static __device__ __forceinline__ int to_signed(int q, u32 shift)
 {
     return shift ? (int)((u32)q << shift ^ 0x80808080) : q;
 }
-static __device__ __forceinline__ int high_nibbles_signed(u32 word) // in one instruction
+static __device__ __forceinline__ int high_nibbles_signed(u32 word) // by one instruction
 {
     int r;
     asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(word), "r"(0xf0f0f0f0), "r"(0x80808080));
@@ -47,21 +47,21 @@ static __device__ __forceinline__ int top_threes_signed(u32 word)
     return (int)((word & 0xe0e0e0e0) ^ 0x80808080);
 }
 
-// Of a tile's 16 rows, 16 bytes each at addresses in shared memory that the lanes give, for two times 16
-// bytes (lanes 16 on: the second): word t of rows g and g + 8 to lane 4 g + t.
+// Loads a tile's 16 rows, 16 bytes each, from the shared-memory addresses that the lanes give, for two times
+// 16 bytes (lanes 16 on: the second): word t of rows g and g + 8 goes to lane 4 g + t.
 static __device__ __forceinline__ void load_rows(u32 (&words)[4], u32 at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "r"(at));
 }
-static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants a block
+static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants per block
 {
     return layout_quants_bytes(format, 32) == 16 && !layout_has_table(format) && format != QUANT_Q6_K;
 }
 
-// Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place
-// in one instruction.
+// Nibbles with one or two more bits, as to_signed takes them: each bit is shifted to its place by one
+// instruction.
 template <u32 F>
 static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bits)[2], u32 t, int &low,
                                                         int &high)
@@ -78,20 +78,20 @@ static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bi
     }
 }
 
-// Scales that one lane works out for all that want them.
+// Scales that one lane computes for all lanes.
 static constexpr __device__ bool shares_scales(u32 format)
 {
     return format == QUANT_Q3_K || format == QUANT_Q4_K || format == QUANT_Q5_K || format == QUANT_Q6_K ||
            format == QUANT_IQ4_XS;
 }
-// A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and
-// what scales rows g and g + 8.
+// A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: the operands of mma,
+// and the scales of rows g and g + 8.
 template <u32 F> struct weights_64 {
     static constexpr u32 halves = has_halves(F) ? 2 : 1;
     int a[2][4];        // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
     f32 scale[2][2][2]; // [block][row][half]
 
-    // scales: of row g and the first of the blocks, where lanes share them. at: load_rows'.
+    // scales: of row g and the first of the blocks, where lanes share them. at: the address for load_rows.
     __device__ __forceinline__ void load(const struct plane_pointers (&rows)[2], u32 block, const f32 *scales,
                                          u32 at)
     {
@@ -117,7 +117,7 @@ template <u32 F> struct weights_64 {
             for (u32 k = 0; k < 2; k++) {
                 f32 offset[2];
                 block_scales<F>(b[k], scale[k][i], offset);
-                if (F == QUANT_Q2_K) { // at most 3 * 15 a byte
+                if (F == QUANT_Q2_K) { // at most 3 * 15 per byte
                     a[k][i] *= (int)(b[k].scale & 15);
                     a[k][2 + i] *= (int)(b[k].scale >> 8 & 15);
                     scale[k][i][0] = half_of(b[k].delta);
@@ -205,7 +205,7 @@ template <u32 F> struct weights_64 {
     }
 };
 
-// Two rows of activations beside each other, 2 t and 2 t + 1, of a tile of eight.
+// Two rows of activations, 2 t and 2 t + 1, of a tile of eight.
 template <u32 F> struct columns_32 {
     u32 b0, b1;
     f32 scale[2];
@@ -219,8 +219,8 @@ template <u32 F> struct columns_32 {
     }
 };
 
-// mma begins with FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations
-// has two bits to spare (pack_rows.cu): scale * FACING_ZERO is exact, and one operation takes it off.
+// mma starts from FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations
+// has two spare bits (pack_rows.cu), so scale * FACING_ZERO is exact, and one operation takes it off.
 template <u32 F>
 static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block,
                                                     const struct columns_32<F> &x, f32 minus_zero,

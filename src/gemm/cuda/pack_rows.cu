@@ -26,7 +26,7 @@ static __device__ __forceinline__ f32 number(const struct packing_params &p, u32
     return p.norm ? v * p.norm[column] : v;
 }
 
-// Two numbers that lie side by side in a fragment: of lane t, step s, low (k = 2 t) or high (k = 2 t + 8).
+// Two numbers that are neighbours in a fragment: of lane t, step s, low (k = 2 t) or high (k = 2 t + 8).
 static __device__ __forceinline__ u32 word(const struct packing_params &p, u32 row, u32 super, u32 t, u32 s,
                                            u32 high, f32 factor)
 {
@@ -34,7 +34,7 @@ static __device__ __forceinline__ u32 word(const struct packing_params &p, u32 r
     return two_bf16(number(p, row, column, factor), number(p, row, column + 2, factor));
 }
 
-// A step's four words of lanes 0..3 for low k, or for high k.
+// A step's four words of lanes 0..3, for low k or for high k.
 static __device__ __forceinline__ uint4 four_words(const struct packing_params &p, u32 row, u32 super, u32 s,
                                                    u32 high, f32 factor)
 {
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void put_row(const struct packing_params &p, u
     bool whole = p.n_cols % 128 == 0;
 
     for (u32 i = threadIdx.x; i < p.packed_cols / 16;
-         i += PACK_MMA_THREADS) { // a step: 16 columns, two 16-byte words
+         i += PACK_MMA_THREADS) { // one step: 16 columns, two 16-byte words
         u32 super = i / 8, s = i % 8, at = s % 4 * 2;
         uint4 words[2];
         if (whole) {
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void put_tiled(const struct packing_params &p,
                                                  bool exists)
 {
     u32 n_supers = p.packed_cols / 128;
-    u32 *out = (u32 *)p.out + (u64)(row / 8) * n_supers * 512; // 2 KB for 8 rows and 128 columns
+    u32 *out = (u32 *)p.out + (u64)(row / 8) * n_supers * 512; // 2 KB per 8 rows and 128 columns
 
     for (u32 i = threadIdx.x; i < p.packed_cols / 2; i += PACK_MMA_THREADS) {
         u32 super = i / 64, t = i / 16 % 4, quarter = i / 4 % 4, c = i % 4;
@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS)
             squares += squares_of(load_eight(in, i, n));
         factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
     }
-    for (u32 i = first; i < end; i += PACK_INT8_THREADS * gridDim.y) { // the same iterations for a whole warp
+    for (u32 i = first; i < end; i += PACK_INT8_THREADS * gridDim.y) { // uniform in a warp
         if (i != first) {
             v = load_eight(in, i, n);
             norm = p.norm ? load_eight(p.norm, i, n) : norm;
@@ -184,14 +184,13 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS)
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 #define PACK_SPLIT_BLOCKS 16
 #else
-#define PACK_SPLIT_BLOCKS 12 // an SM holds fewer threads
+#define PACK_SPLIT_BLOCKS 12 // an SM has room for fewer threads
 #endif
-// The same in small blocks with few registers, for up to eight rows. They have room beside a block of
-// gemm_int8, so that they wait for their inputs where they will run and keep none of the next product's
-// blocks from its place. A row's blocks do not know the norm's factor: they leave a sum of squares for each
-// 32 columns, and gemm_int8 multiplies its sums by the factor. Where the command before is gemm_int8 too, it
-// makes such rows itself, with the same bits (epilogue_pack.cuh). (Of 16 rows and more the launch above is
-// the faster one.)
+// The same in small blocks with few registers, for up to eight rows. They fit beside a block of gemm_int8, so
+// they wait for their inputs on the SM where they will run and take no place from the next product's blocks.
+// A row's blocks do not know the norm's factor: they write a sum of squares for each 32 columns, and
+// gemm_int8 multiplies its sums by the factor. Where the command before is gemm_int8 too, it writes such rows
+// itself, with the same bits (epilogue_pack.cuh). From 16 rows on the launch above is faster.
 extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOCKS)
     pack_int8_split(const __grid_constant__ struct packing_params p)
 {
@@ -232,7 +231,7 @@ static __device__ __forceinline__ void put_bf16(const struct packing_params &p, 
         i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
 }
 
-// Blocks take rows in turn, each with the next one's first columns on their way.
+// Blocks take rows in turn, with the next row's first columns in flight.
 extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS)
     pack_bf16(const __grid_constant__ struct packing_params p)
 {

@@ -1,6 +1,6 @@
-// packing.h - rows of activations in the forms that products of several rows read. Shared by C and CUDA.
+// packing.h - the packings of activations that products of several rows read. Shared by C and CUDA.
 //
-// A launch of its own makes them (pack_rows.cu), or the operation before, whose result they are
+// A launch of its own writes them (pack_rows.cu), or the operation before, whose result they are
 // (epilogue_pack.cuh).
 #pragma once
 #include "device/step.h"
@@ -34,11 +34,11 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
     u32 reserved;
 };
 
-// A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see
+// A result that is written, beside its fp32 numbers, as the next product's packed rows; see
 // epilogue_pack.cuh.
 struct packed_out {
     DEVICE_AT(u8) at; // or none
-    // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none
+    // PACKING_INT8 for gemm_int8 alone: the next product's norm, which multiplies the rows, or none.
     DEVICE_AT(const f32) norm;
     DEVICE_AT(f32) squares; // with a norm: [n_cols / 32][8 rows]
     u32 form, n_cols;

@@ -1,8 +1,8 @@
-// packing_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and
-// where gemm_int8 wants them.
+// packing_int8.cuh - packs rows of activations as int8 with a scale for each 32 columns, in the layout of
+// gemm_int8.
 //
-// pack_rows.cu makes them of any rows; an operation whose result is the next one's activations does so
-// itself, with the same bits.
+// pack_rows.cu packs any rows. An operation whose result is the next one's activations packs them itself,
+// with the same bits.
 #pragma once
 #include "base/lang.h"
 #include "gemm/cuda/packing.h"
@@ -12,17 +12,17 @@ static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
     return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
 }
 
-// Eight of 32 numbers, as int8. sum: of the half of the 32 that they belong to; other: of the other half.
+// Eight of 32 numbers, as int8. sum: of their half of the 32; other: of the other half.
 struct int8_eight {
     uint2 words;
     f32 scale;
     int sum, other;
 };
 
-// Of 32 numbers with this highest absolute value.
+// The scale of 32 numbers with this highest absolute value.
 static __device__ __forceinline__ f32 int8_inverse(f32 top)
 {
-    f32 inverse = 0; // without the branches of a division
+    f32 inverse = 0; // avoids the branches of a division
 
     if (top > 1e-36f)
         asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(top * (1 / 127.0f)));
@@ -58,7 +58,7 @@ static __device__ __forceinline__ int int8_sum(u32 word, int sum)
     return __dp4a((int)word, 0x01010101, sum);
 }
 
-// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity
+// Four neighbouring threads hold a block of 32; all lanes of a warp call it. A block with a NaN or infinity
 // gets the scale NaN.
 static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
 {
@@ -75,14 +75,14 @@ static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
     return e;
 }
 
-// The eight rows to which a row belongs.
+// The tile of eight rows to which a row belongs.
 static __device__ __forceinline__ u8 *packed_int8_eight(u8 *packed_mma, u32 row, u32 n_cols)
 {
     return packed_mma + (u64)(row / 8) * (n_cols / 32) * PACKED_INT8_BYTES;
 }
 
-// Two bits of a scale are zero: gemm_int8 counts on it. sums: of the first half, and of the second in the
-// upper 16 bits.
+// Two bits of a scale are zero, which gemm_int8 relies on. sums: of the first half; in the upper 16 bits of
+// the second.
 static __device__ __forceinline__ void put_int8_scale(u8 *block, u32 row, f32 scale, u32 sums)
 {
     *(uint2 *)(block + 256 + row % 8 * 8) = make_uint2(__float_as_uint(scale) & ~3u, sums);
@@ -115,8 +115,8 @@ static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 colu
         put_int8_scale(block, row, int8_scale(top), (u32)(low & 0xffff) | (u32)(all - low) << 16);
 }
 
-// The sum of four squares. Sums of 32 are made of it alike everywhere: columns c and c + 16 on, then
-// neighbours, then their neighbours.
+// The sum of four squares. Sums of 32 are made of it the same way everywhere: columns c and c + 16 first,
+// then neighbours, then their neighbours.
 static __device__ __forceinline__ f32 squares_of_four(const float4 &v)
 {
     return __fmaf_rn(v.x, v.x, __fmul_rn(v.y, v.y)) + __fmaf_rn(v.z, v.z, __fmul_rn(v.w, v.w));

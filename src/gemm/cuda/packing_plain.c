@@ -21,7 +21,7 @@ static unsigned char *int8_block(const void *packed, uint32_t n_cols, uint32_t r
     return (unsigned char *)(uintptr_t)packed +
            ((uint64_t)(row / 8) * (n_cols / 32) + block) * PACKED_INT8_BYTES;
 }
-// Number i of 32 of a row: lane row * 4 + i / 4 % 4 of the fragment, its first word for the first 16.
+// Number i of 32 of a row: lane row * 4 + i / 4 % 4 of the fragment, its first word for the first 16 numbers.
 static uint32_t int8_place(uint32_t row, uint32_t i)
 {
     return (row % 8 * 4 + i / 4 % 4) * 8 + i / 16 * 4 + i % 4;

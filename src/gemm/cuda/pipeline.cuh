@@ -1,9 +1,9 @@
 // pipeline.cuh - barriers and copies into shared memory for kernels whose weights stream through a pipeline
 // of stages there.
 //
-// A stage has two barriers: `full`, which its bytes complete, and `empty`, at which those arrive who have
-// read it. Runs of whole 16-byte words travel as bulk copies, others 16 or four bytes a lane; all complete
-// the same barrier. Addresses are of shared memory.
+// A stage has two barriers: `full`, which its bytes complete, and `empty`, at which its readers arrive. Runs
+// of whole 16-byte words are bulk copies, others are copied 16 or four bytes a lane; all complete the same
+// barrier. Addresses are shared-memory addresses.
 #pragma once
 #include "device/cuda/kernel.cuh"
 
@@ -17,7 +17,7 @@ static __device__ __forceinline__ void barrier_begin(u32 at, u32 arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
 }
-static __device__ __forceinline__ void show_barriers() // to the copies as well
+static __device__ __forceinline__ void show_barriers() // makes them visible to bulk copies as well
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -35,14 +35,14 @@ static __device__ __forceinline__ void leave_stage(u32 empty)
 {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
 }
-// Arrives too; the bytes are those of the bulk copies.
+// Arrives, and expects the bytes of the bulk copies.
 static __device__ __forceinline__ void expect_bytes(u32 full, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "r"(bytes) : "memory");
 }
 
-// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that
-// it is alone: it puts a loop around each copy.
+// Elects one lane of a whole warp, always the same. For a thread chosen by its number the compiler does not
+// know that it is alone, and puts a loop around each copy.
 static __device__ __forceinline__ bool elect_one()
 {
     u32 elected;
@@ -52,7 +52,7 @@ static __device__ __forceinline__ bool elect_one()
     return elected;
 }
 
-// Weights that nobody reads again soon.
+// A cache policy for weights that are not read again soon.
 static __device__ __forceinline__ void copy_run(u32 to, const u8 *from, u32 bytes, u32 full)
 {
     u64 policy;
@@ -66,17 +66,17 @@ static __device__ __forceinline__ void copy_word(u32 to, const u8 *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
-// Every lane arrives when the words it has asked for are there.
+// Each lane arrives when the words that it requested are there.
 static __device__ __forceinline__ void arrive_with_words(u32 full)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
 }
 
-static __device__ __forceinline__ void copy_16(u32 to, const u8 *from) // what other launches have written
+static __device__ __forceinline__ void copy_16(u32 to, const u8 *from) // written by other launches
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-static __device__ __forceinline__ void wait_for_copies() // this thread's
+static __device__ __forceinline__ void wait_for_copies() // of this thread
 {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }

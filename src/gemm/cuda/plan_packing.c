@@ -1,8 +1,9 @@
-// plan_packing.c - packs the activations of a product: which forms its kernels read, where they lie, and what
-// makes them.
+// plan_packing.c - packs the activations of a product: the packings that its kernels read, where they lie,
+// and which launch writes them.
 //
-// A form that the command before wrote (device/fuse.h) is read where it lies. Else a launch of pack_rows.cu
-// makes it, in the operation's workspace, or in the tape's private memory where that is too small.
+// A packing that the command before wrote (device/fuse.h) is read where it lies. Else a launch of
+// pack_rows.cu writes it into the operation's workspace, or into the tape's private memory where that is too
+// small.
 #include "gemm/cuda/gemm_plan.h"
 
 u64 packing_int8_bytes(u32 max_rows, u32 n_cols)
@@ -18,7 +19,7 @@ u64 packing_squares_bytes(u32 n_cols)
     return (u64)n_cols / 32 * 8 * 4;
 }
 
-// The forms that a product's matrices read: bits of enum packing.
+// The packings that a product's matrices read: bits of enum packing.
 static u32 forms_of(const struct cuda_plan *p, const struct gemm_plan *product)
 {
     static const u32 reads[] = { [KERNEL_GEMM_INT8] = 1 << PACKING_INT8,
@@ -84,7 +85,7 @@ struct packed_out gemm_packed_out(const struct cuda_plan *p)
                                 .n_cols = n_cols };
 }
 
-// Where the next rows in a packed form go.
+// The address of the next rows in a packing.
 struct packing_room {
     u64 work, work_bytes, private_at;
 };

@@ -1,11 +1,11 @@
-// plan_pipeline.c - launches of the kernels whose weights pass through stages of shared memory: gemv_pipeline
-// (or gemv) for one row, gemm_int8 for some. Measured: bench/results/2026-11-22-h200-kernel-choices.md.
+// plan_pipeline.c - launches of the kernels whose weights go through stages of shared memory: gemv_pipeline
+// (or gemv) for one row, gemm_int8 for 2 to 64. Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/gemm_plan.h"
 
 enum {
-    LEAST_ALONE_COLS = 2048,          // for gemv_pipeline's kernels of that name
-    INT8_PREFETCH_BYTES = 120 * 1024, // of gemm_int8, before the rows are there, or two stages
+    LEAST_ALONE_COLS = 2048,          // for gemv_pipeline's kernels `alone`
+    INT8_PREFETCH_BYTES = 120 * 1024, // gemm_int8, before the rows are there; or two stages
     GEMV_WARPS = 16,
     GEMV_PIPELINE_STATIC = 512, // bytes of shared memory
     GEMV_STAGE = 48 * 1024,     // of gemv_pipeline, at most
@@ -13,8 +13,8 @@ enum {
     MANY_STAGES = 12
 };
 
-// How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there
-// are pairs enough.
+// Lanes that share a pair: fewer where a row has so few blocks that most of a warp would idle, and there are
+// enough pairs.
 static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
 {
     u32 best = 32, least = divide_up(n_blocks, 32) * 32;
@@ -38,15 +38,15 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-// One block of gemv_pipeline an SM: there is no room for two, or rows are so long that registers are worth
-// more than a launch that fills its stages beside the one before.
+// One block of gemv_pipeline per SM: two do not fit, or rows are so long that more registers are worth more
+// than filling stages beside the launch before.
 static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
 {
     return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
 }
 
-// Stages for `rounds`: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two
-// stages fit.
+// Stages for `rounds`: all of a block's, or as many as fit. Returns the bytes of shared memory; 0: fewer than
+// two stages fit.
 static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u32 format, u32 rounds)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -65,9 +65,9 @@ static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u3
                : 0;
 }
 
-// Lanes that share a pair: as few as keep a stage within GEMV_STAGE and leave a lane at most two blocks.
-// Where rows are so short that a stage has room for them, and stages are many, a warp takes two pairs at a
-// time, with more to do between two waits. Returns the bytes of shared memory, or 0.
+// Lanes that share a pair: as few as keep a stage within GEMV_STAGE and give a lane at most two blocks. Where
+// rows are short and stages many, a warp takes two pairs at a time, with more work between two waits. Returns
+// the bytes of shared memory, or 0.
 static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -79,15 +79,14 @@ static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u3
     if (!plain && 64u << log2 < n_cols)
         return 0;
     pipeline->lanes_log2 = log2;
-    u32 doubled = 2 * CONSUMER_THREADS >> log2; // pairs of a stage of two rounds
+    u32 doubled = 2 * CONSUMER_THREADS >> log2; // pairs of a stage with two rounds
     if (gemv_takes_two_rounds(format) && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
         stage_bytes(format, n_cols, 2 * doubled) <= GEMV_STAGE)
         shared = plan_stages(p, params, format, 2);
     return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
 }
 
-// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within
-// WIDE_STAGE.
+// Q2_K, where two blocks a lane would leave many lanes idle: as few lanes as keep a stage within WIDE_STAGE.
 static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
@@ -103,7 +102,7 @@ static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 
     return params->pipeline.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
 }
 
-// A stage is a part of a pair.
+// Plans stages that are a part of a pair.
 static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -116,7 +115,7 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
     return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
 }
 
-// The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are asked for
+// The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are requested
 // before the row: more of them delay it.
 static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params,
                                       struct gemm_part part, struct cuda_shape *shape)
@@ -186,8 +185,8 @@ static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
 }
 
 // The pipeline of gemm_int8.cu: as few splits of the columns as leave room for two stages beside the
-// activations. Depends on the format and the columns alone, since the order of the sums does. Super blocks,
-// which take longer, get one stage more.
+// activations. Depends on the format and the columns alone, since the order of sums does. Super blocks, which
+// take longer, get one more stage.
 static bool plan_gemm_int8(const struct cuda_plan *p, struct gemm_part part, u32 n_cols,
                            struct gemm_pipeline *pipeline, u32 *shared)
 {
@@ -232,7 +231,7 @@ bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_c
                           &shared);
 }
 
-// Packed rows leave by two tiles at a time: of a stage each where the columns are not split.
+// Packed rows are written two tiles at a time: of one stage each where the columns are not split.
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params)
 {
     struct gemm_pipeline pipeline = { 0 };
@@ -244,7 +243,8 @@ bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params
            (pipeline.n_splits > 1 || int8_tile_warps(pipeline.split_blocks) == CONSUMER_THREADS / 32);
 }
 
-// Up to eight rows have kernels of one epilogue: instructions that a launch runs through once are not free.
+// Up to eight rows have kernels with one fixed epilogue: a launch runs through its instructions once, which
+// is not free.
 static const char *gemm_int8_kernel(const struct gemm_params *params, struct gemm_part part)
 {
     if (params->packed_out.at)
@@ -255,7 +255,7 @@ static const char *gemm_int8_kernel(const struct gemm_params *params, struct gem
                                                                      : gemm_int8[part.format];
 }
 
-// Partial sums of split columns go to the tape's private memory, behind what the rows take there.
+// Partial sums of split columns go to the tape's private memory, after the packed rows.
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS),

@@ -1,6 +1,6 @@
-// plan_vendor.c - a product by the vendor's library: activations and weights to bf16 in the tape's private
-// memory, the library's product for each matrix, and our own end of the operation. A matrix that is bf16
-// already is used where it lies.
+// plan_vendor.c - a product by the vendor's library: activations and weights as bf16 in the tape's private
+// memory, the library's product for each matrix, and our own epilogue. A matrix that is bf16 already is used
+// where it lies.
 #include "gemm/cuda/vendor_parts.h"
 #include "base/divide.h"
 

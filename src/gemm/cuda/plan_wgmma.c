@@ -5,17 +5,17 @@
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
     LEAST_ROWS_COLS = 1024, // for gemm_cluster
-    LEAST_FEW_COLS = 2048,  // for its sizes for few tiles
+    LEAST_FEW_COLS = 2048,  // for its sizes with few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
-    PAUSE_ROWS =
-        12 // between two tiles of gemm_cluster passes as much as 12 weight rows of 4,096 columns take
+    PAUSE_ROWS = 12 // gemm_cluster loses between two tiles the time of 12 weight rows of 4,096 columns
 };
 
-// gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and
-// up or half a head. A box is some groups of pairs of one matrix, and of one head where these are halves.
+// gemm_hopper's view of matrix m. Pairs lie a row or two apart; the rows of a pair too, or as far apart as
+// gate and up, or half a head. A box is some groups of pairs of one matrix, and of one head where pairs are
+// halves.
 struct view_box {
-    u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_cluster
+    u32 group, n_groups; // pairs per group: 8, or 4 for gemm_cluster
 };
 static bool view_of(const struct gemm_params *params, u32 m, struct view_box tma_box, struct cuda_view *view)
 {
@@ -88,13 +88,13 @@ bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format)
     return p->device.capability >= 90 && kernel && cuda_has_kernel(p, kernel);
 }
 
-// gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS rows of weights.
+// gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS weight rows.
 struct hopper_tile {
     u32 rows, groups;
-    bool weights; // go through shared memory
+    bool weights; // weights go through shared memory
 };
 
-// Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
+// The partial sums of gemm_hopper's split tiles: zero between launches, as counters are.
 static void take_partial(struct cuda_plan *p, struct gemm_params *params, struct hopper_tile tile)
 {
     u64 bytes = (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4;
@@ -116,8 +116,8 @@ static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_t
                                 n_stages * (stage + 16) + 64 }; // and their barriers, and the scheduler
 }
 
-// Tile height: 256 rows; 128 where K is small, or for q, k and v in few tiles (slow epilogue); 32 or 64 for
-// so few rows.
+// Tile height: 256 rows; 128 where K is small, or for QKV with few tiles (slow epilogue); 32 or 64 for as few
+// rows.
 static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
@@ -137,16 +137,16 @@ void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, s
     cuda_launch_add(p, (*hopper_kernels(tile.rows))[part.format], hopper_shape(p, tile), &own, sizeof own);
 }
 
-// Do the tiles make one or two waves that leave few SMs idle?
+// Whether the tiles make one or two waves that leave few SMs idle.
 static bool fills_waves(const struct cuda_plan *p, u32 n_tiles)
 {
     u32 waves = divide_up(n_tiles, p->device.n_sms), slots = waves * p->device.n_sms;
     return waves <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
 }
 
-// Tile of gemm_tma. Height: all rows, to 128; then 256, but 128 for products that make few such tiles. Three
-// warpgroups where that makes whole waves; one where there are 64 rows and so few tiles of two that three
-// blocks would share each.
+// The tile of gemm_tma. Height: all rows, up to 128; then 256, but 128 for products with few such tiles.
+// Three warpgroups where that makes whole waves. One where there are 64 rows and so few tiles of two that
+// three blocks would share each.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -170,12 +170,12 @@ static void plan_views(const struct cuda_plan *p, const struct gemm_params *para
             plan_tiles(p, params, m, tma_box, tiles);
 }
 
-// Tiles of gemm_cluster: rows of activations and weight rows of a block.
+// Tiles of gemm_cluster: rows of activations and weight rows per block.
 struct rows_tile {
     u32 rows, weights; // weights 0: none
     bool split;        // the cluster's blocks split the columns of one tile; else they have neighbouring rows
     const char *kernel;
-    u32 n_clusters; // of the grid
+    u32 n_clusters; // in the grid
 };
 
 static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
@@ -198,9 +198,9 @@ static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *param
     return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
 }
 
-// Where there are few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of
-// a cluster's tile is padding, which costs nothing where gemm_tma would split each tile over all blocks. For
-// 65 to 128 rows and many weight rows: several waves of low tiles, if these are whole. (Measured:
+// For few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of a cluster's
+// tile is padding, which costs nothing where gemm_tma would split each tile over all blocks. For 65 to 128
+// rows and many weight rows: several waves of low tiles, if they are whole. (Measured:
 // bench/results/2026-11-22-h200-kernel-choices.md.)
 static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
                                      u32 max_rows)
@@ -231,8 +231,8 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
     return (struct rows_tile){ 0 };
 }
 
-// Else the size whose waves end first; its kernel by epilogue and number of waves. None where gemm_tma is
-// better: two fifths of the SMs would idle.
+// Else the size whose waves end first, and its kernel by epilogue and number of waves. None where two fifths
+// of the SMs would idle: gemm_tma is better then.
 static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
                                       u32 max_rows)
 {
@@ -270,7 +270,7 @@ static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct ge
     return best;
 }
 
-// gemm_cluster wants outputs that lie so that a thread can store four at a time.
+// gemm_cluster needs outputs whose layout lets a thread store four at a time.
 static bool fits_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u64 places = params->out[0] | params->add | params->bias[0];

@@ -1,7 +1,7 @@
-// row_int8.cuh - what the kernels for one row of activations share: the row as int8, a dot product with 32
+// row_int8.cuh - shared by the kernels for one row of activations: the row as int8, a dot product with 32
 // weights, a block's pairs.
 //
-// A row becomes int8 with a scale for each 32; formats with a minimum or a zero point also want the sums of
+// A row becomes int8 with a scale for each 32. Formats with a minimum or a zero point also need the sums of
 // each half. Sums inside 32 are exact integers.
 #pragma once
 #include "gemm/cuda/epilogue.cuh"
@@ -24,7 +24,7 @@ static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *sha
     return x;
 }
 
-// Eight columns of a row or of a norm; i is held below n.
+// Eight columns of a row or of a norm; i is clamped below n.
 struct float8 {
     float4 a, b;
 };
@@ -63,19 +63,19 @@ static constexpr __device__ bool has_minimum(u32 format)
     return layout_has_two_halves(format) || format == QUANT_Q2_K || format == QUANT_Q4_K ||
            format == QUANT_Q5_K;
 }
-static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
+static constexpr __device__ bool is_nibbles(u32 format) // only 16 bytes of unsigned nibbles
 {
     return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q4_K;
 }
 
-// of halves: up to 63, and products below 2^15
+// Scales of halves are integers: up to 63, and products below 2^15.
 static constexpr __device__ bool has_integer_scales(u32 format)
 {
     return format == QUANT_Q2_K || format == QUANT_Q3_K;
 }
 
-// 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the
-// zero point adds: as a float that is the same number plus the sum, and needs no conversion.
+// 32 activations as a dot product reads them. The sums start at the bits of the float 1.5 * 2^23, less what
+// the zero point adds: read as a float, the result is that number plus the sum, without a conversion.
 template <u32 F> struct facing {
     int q[8], start[2];
     u32 halves; // both sums as 16 bits, for integer scales
@@ -111,8 +111,7 @@ dot_unsigned(u32 w, int x, int sum)
     return sum;
 }
 
-// One table or the other: an index of 8 and more takes a byte's sign, which is 0 in tables of what is at most
-// 127.
+// One of two tables: an index of 8 and more takes a byte's sign, which is 0 in tables with values up to 127.
 static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 places)
 {
     u32 bytes;
@@ -120,8 +119,8 @@ static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 pla
     return (int)bytes;
 }
 
-// The values at places below 8 have one sign and the others the other one, so each side is summed up for
-// itself, without its sign.
+// The values at indices below 8 have one sign, the others the other one, so each side is summed on its own,
+// without sign.
 template <u32 F>
 static __device__ __forceinline__ int dot_places(const struct packed<F> &w, const struct facing<F> &x)
 {
@@ -172,7 +171,7 @@ static __device__ __forceinline__ void dot_ints(const struct packed<F> &w, const
     *second = x.start[1] + high;
 }
 
-// A byte as a number, without a conversion.
+// A byte as a float, without a conversion.
 static __device__ __forceinline__ f32 byte_number(u32 word, u32 byte)
 {
     return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388608.0f;
@@ -189,12 +188,12 @@ static __device__ __forceinline__ void block_scales(const struct packed<F> &w, f
     offset[0] = offset[1] = -half_of(w.delta >> 16) * byte_number(w.scale, 1);
 }
 
-static __device__ __forceinline__ f32 from_facing(int v) // that began at FACING_ZERO's bits
+static __device__ __forceinline__ f32 from_facing(int v) // of a sum that began at FACING_ZERO's bits
 {
     return __int_as_float(v) - FACING_ZERO;
 }
 
-// With integer scales: halves are added up before anything becomes a float.
+// With integer scales: halves are added up before the conversion to float.
 template <u32 F>
 static __device__ __forceinline__ f32 dot_halves(const struct packed<F> &w, const struct facing<F> &x,
                                                  f32 sum)
@@ -231,7 +230,7 @@ static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const
     return sum;
 }
 
-// A unit of Q3_K (weight_layout.h): each half's integers are multiplied where they lie, and its sum is
+// A unit of Q3_K (weight_layout.h): each half's integers are multiplied where they lie, and their sum is
 // shifted back.
 static __device__ __forceinline__ f32 dot_threes(const struct packed<QUANT_Q3_K> &w,
                                                  const struct facing<QUANT_Q3_K> (&x)[2], f32 sum)
@@ -268,13 +267,13 @@ static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w,
         return dot_block<F>(w, x[0], sum);
 }
 
-struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
+struct tasks { // a block's pairs [first, end); a warp takes each `step`-th
     u32 first, end;
 };
 static __device__ __forceinline__ struct tasks tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
-    // 32 bits: a division of 64 costs more than the rest of the prologue
+    // 32 bits: a 64-bit division costs more than the rest of the prologue
     t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x;
     t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
     return t;

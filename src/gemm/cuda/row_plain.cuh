@@ -9,11 +9,11 @@ static __device__ __forceinline__ f32 plain_number(const struct weight_planes &w
                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
-struct lane_span { // of lanes that share a row
+struct lane_span { // lanes that share a row
     u32 lane, lanes;
 };
 
-// A lane's part of the sum. PITCH: numbers from the activations of one block of 32 to the next.
+// A lane's part of the sum. PITCH: numbers between the activations of two blocks of 32.
 template <u32 F, u32 PITCH>
 static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, const f32 *x, struct lane_span s)
 {
@@ -40,7 +40,7 @@ static __device__ __noinline__ f32 dot_row_quantised(const struct weight_planes 
     return sum;
 }
 
-// Of any format; activations lie one behind the other.
+// Any format; activations are contiguous.
 static __device__ __forceinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x,
                                                   struct lane_span s)
 {

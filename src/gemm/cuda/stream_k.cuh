@@ -1,5 +1,5 @@
-// stream_k.cuh - gemm_hopper's tiles dealt among its blocks (stream-K): which block takes what, and how the
-// partial sums of a split tile meet in memory that is zero before.
+// stream_k.cuh - gemm_hopper's tile scheduler (stream-K; Osama et al., 2023): the assignment of tiles to
+// blocks, and the reduction of a split tile's partial sums in memory that is zero before.
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/wgmma.cuh"
@@ -8,21 +8,21 @@
 
 enum { STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
 
-struct stream_unit { // of a tile: steps begin .. end - 1
+struct stream_unit { // a part of a tile: steps begin .. end - 1
     u32 tile, begin, end;
 };
 
-// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn,
-// neighbours with the same weights, so that these are read from memory once; then a block's share of the
-// tiles that are left over, whose steps are dealt evenly; those who share a tile meet. With few rows, where
-// no whole number of blocks can share a tile, the last turn is dealt with them: then no more than two blocks
-// share one, and the block that ends it comes to it last, the other first. Which block takes what depends on
-// the number of rows and blocks alone, and so do the sums.
+// The tile schedule, in shared memory, since it is seldom read. First whole tiles, in waves over all blocks;
+// neighbours have the same weights, which are then read from memory once. Then a block's part of the
+// remaining tiles, whose steps are divided evenly; the blocks that share a tile add up their sums. With few
+// rows, where no whole number of blocks can share a tile, the last wave is divided together with them: then
+// at most two blocks share a tile, and the block that finishes it computes it last, the other one first. The
+// assignment depends on the number of rows and blocks alone, and so do the sums.
 struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_steps;
-    u32 whole;              // tiles that are not shared
-    u32 n_units, n_sharers; // steps of the others, and blocks among which they are dealt
-    u32 alike;              // each of those blocks has one share
+    u32 whole;              // tiles that are not split
+    u32 n_units, n_sharers; // steps of the others, and the blocks that share them
+    u32 alike;              // each of those blocks has one part
 
     __device__ __forceinline__ u32 first_unit(u32 block) const
     {
@@ -40,7 +40,7 @@ struct tile_scheduler {
     {
         return s.tile % n_row_tiles * K::ROWS;
     }
-    // A block's first share, and the one after a share. false: there is none.
+    // A block's first part, and the one after a part. false: there is none.
     __device__ __forceinline__ bool first(struct stream_unit &s) const
     {
         return whole_tile(blockIdx.x, s);
@@ -67,8 +67,8 @@ struct tile_scheduler {
     }
 };
 
-// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere.
-// Where a tile has few steps, meeting takes longer than they do.
+// As many blocks per tile as there are, if that leaves few idle; else all blocks, whose parts then begin
+// anywhere. Where a tile has few steps, adding up costs more than computing them.
 static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
 {
     if (n_steps < LEAST_SHARED)
@@ -99,8 +99,8 @@ static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const 
     return w;
 }
 
-// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are
-// not zero: so each word says itself that it is there, and nobody waits for a sign behind the sums.
+// Partial sums that other blocks wait for go to memory that is zero before. A sum of zero is stored as -0,
+// whose bits are not zero: each word itself says that it is there, without a flag behind the sums.
 static __device__ __forceinline__ f32 no_zero(f32 v)
 {
     return v == 0 ? -0.0f : v;
@@ -119,9 +119,9 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
     return v;
 }
 
-// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends
-// all. They wait for each other, which ends only because all run at once: plan_wgmma.c launches no more than
-// there are SMs, and each takes one.
+// The blocks that share a tile. Each finishes a part of its rows where it has no other part of a tile; else
+// the first block finishes all. They wait for each other, which ends only because all run at once:
+// plan_wgmma.c launches at most one block per SM.
 template <class K> struct reduction {
     static constexpr u32 eights = K::ROWS / 8;
     u32 first, n, me; // blocks first .. first + n - 1
@@ -139,7 +139,7 @@ template <class K> struct reduction {
         n = w.block_of(unit + w.n_steps - 1) - first + 1;
         me = blockIdx.x - first;
     }
-    __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block ends
+    __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block finishes
     {
         return alike ? (block * eights + n - 1) / n : block ? eights : 0;
     }
@@ -191,7 +191,7 @@ template <class K> struct reduction {
             }
         }
     }
-    // Not before all four are there. They become zero again for the next launch.
+    // Waits until all four are there, and zeroes them for the next launch.
     static __device__ __forceinline__ void add(f32 (&d)[4], float4 *at, float4 more)
     {
         while (!is_there(more))

@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(VENDOR_THREADS)
             __float2bfloat16_rn(in[i] * factor * (p.norm ? p.norm[i] : 1));
 }
 
-// A thread a block of 32 weights.
+// One thread per block of 32 weights.
 extern "C" __global__ void __launch_bounds__(VENDOR_THREADS)
     vendor_weights(const __grid_constant__ struct vendor_weights_params p)
 {

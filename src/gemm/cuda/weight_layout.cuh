@@ -1,5 +1,5 @@
-// weight_layout.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q +
-// offset for each half.
+// weight_layout.cuh - reads 32 weights of a row from their planes: eight words of int8, and value = scale * q
+// + offset for each half.
 #pragma once
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/weight_layout.h"
@@ -16,7 +16,7 @@ struct unpacked {
     f32 scale[2], offset[2];
 };
 
-static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes that nobody reads again
+static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes that are not read again
 {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -25,7 +25,7 @@ static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes th
     return v;
 }
 
-static __device__ __forceinline__ uint2 load_half_once(const void *at) // eight
+static __device__ __forceinline__ uint2 load_half_once(const void *at) // 8 bytes
 {
     uint2 v;
     asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at));
@@ -42,11 +42,11 @@ template <bool ONCE> static __device__ __forceinline__ uint4 load_twos(const u8 
     return make_uint4(v.x, v.y, 0, 0);
 }
 
-struct plane_pointers { // where the planes of a matrix, or of one row, begin
+struct plane_pointers { // the beginnings of the planes of a matrix, or of one row
     const u8 *quants, *high, *scales, *deltas;
 };
 
-// What scales block `at` of 32, counted from where the planes begin.
+// The scales of block `at` of 32, counted from where the planes begin.
 template <u32 F>
 static __device__ __forceinline__ void scales_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
 {
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void high_at(const struct plane_pointers &p, u
     }
 }
 
-// All of it, of Q3_K with the rest of its unit. ONCE: the planes lie in memory and nobody reads them again.
+// All of it; of Q3_K with the rest of its unit. ONCE: the planes lie in memory and are not read again.
 template <u32 F, bool ONCE>
 static __device__ __forceinline__ struct packed<F> block_at(const struct plane_pointers &p, u32 at) {
     struct packed<F> r;
@@ -86,7 +86,7 @@ static __device__ __forceinline__ struct packed<F> block_at(const struct plane_p
     return r;
 }
 
-// What a lane takes of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the
+// A lane's part of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the
 // bytes of r.scale.
 template <u32 F>
 static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_pointers &p, u32 at) {
@@ -114,7 +114,7 @@ static __device__ __forceinline__ f32 signed_byte(u32 word, u32 byte)
     return (f32)(int)(signed char)(word >> 8 * byte & 255);
 }
 
-// The values of a table of sixteen, four a word.
+// The values of a table of sixteen, four per word.
 template <u32 F> static __device__ __forceinline__ void table_of(u32 (&table)[4])
 {
     const u32 iq4[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 },
@@ -124,7 +124,7 @@ template <u32 F> static __device__ __forceinline__ void table_of(u32 (&table)[4]
         table[i] = F == QUANT_MXFP4 ? mxfp4[i] : iq4[i];
 }
 
-// Eight places to eight bytes of a table.
+// Looks up eight indices; eight bytes of a table.
 template <u32 F> static __device__ __forceinline__ void look_up(u32 q, int *low, int *high)
 {
     u32 table[4], place = q & 0x77777777, half = (q >> 1 & 0x44444444) | 0x32103210;
@@ -136,7 +136,7 @@ template <u32 F> static __device__ __forceinline__ void look_up(u32 q, int *low,
                              __byte_perm(table[2], table[3], place >> 16), half >> 16);
 }
 
-// Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the
+// Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers. Their zero points are in the
 // offsets.
 template <u32 F>
 static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
@@ -156,14 +156,14 @@ static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], 
         *high |= (int)((bits[1] >> 2 * i & 0x03030303) << 4);
     }
 }
-// The same out of the two words of a block of Q2_K.
+// The same from the two words of a block of Q2_K.
 static __device__ __forceinline__ void unpack_twos(u32 first, u32 second, u32 i, int *low, int *high)
 {
     *low = (int)(first >> 2 * i & 0x03030303);
     *high = (int)(second >> 2 * i & 0x03030303);
 }
-// And out of word i of a unit of Q3_K: the second block's integers lie in `high`, but for the low two bits of
-// its second half.
+// The same from word i of a unit of Q3_K: the second block's integers are in `high`, but for the low two bits
+// of its second half.
 static __device__ __forceinline__ void unpack_threes(u32 w, const u32 (&bits)[2], u32 i, u32 second, int *low,
                                                      int *high)
 {
@@ -232,7 +232,7 @@ template <u32 F> static __device__ __forceinline__ struct unpacked unpack_block(
     return u;
 }
 
-// Runs BODY with the constant F for the format at run time.
+// Runs BODY with the constant F for the run-time format.
 #define FOR_QUANTISED(format, BODY)           \
     switch (format) {                         \
         QUANT_BLOCK_FORMATS(FOR_FORMAT, BODY) \

@@ -43,7 +43,7 @@ SHARED_CONSTANT u32 layout_has_super_blocks(u32 format) // of 256
 {
     return (format >= QUANT_Q2_K && format <= QUANT_Q6_K) || format == QUANT_IQ4_XS;
 }
-SHARED_CONSTANT u32 layout_has_table(u32 format) // quants are places in a table
+SHARED_CONSTANT u32 layout_has_table(u32 format) // quants are indices into a table
 {
     return format == QUANT_IQ4_NL || format == QUANT_IQ4_XS || format == QUANT_MXFP4;
 }
@@ -55,7 +55,7 @@ SHARED_CONSTANT u64 layout_quants_bytes(u32 format, u32 n_cols) // of a row
            : format == QUANT_Q2_K || format == QUANT_Q3_K ? n_cols / 4
                                                           : n_cols / 2;
 }
-SHARED_CONSTANT u32 layout_has_high_bit(u32 format) // beside a nibble
+SHARED_CONSTANT u32 layout_has_high_bit(u32 format) // one more bit per nibble
 {
     return format == QUANT_Q5_0 || format == QUANT_Q5_1 || format == QUANT_Q5_K;
 }
@@ -96,7 +96,7 @@ SHARED_INLINE u64 layout_deltas_bytes(u32 format, u32 n_cols)
 #ifdef HOST_C
 #include "device/cuda/cuda.h"
 
-// Where the planes of a matrix at this address lie. Returns the bytes of all.
+// Sets the planes' addresses for a matrix at this address. Returns the bytes of all.
 u64 weight_layout_place(struct weight_planes *p, u64 at, u32 format, u32 n_rows, u32 n_cols);
 void weight_layout_pack(const struct weight_source *source, u64 from, u64 to, struct cuda_pack *pack);
 // The operand's matrix for a kernel; zeroed where absent.

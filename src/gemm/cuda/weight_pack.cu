@@ -17,7 +17,7 @@
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
 
-// Where block `at` (of 32 elements) of the matrix puts its parts.
+// The destination of block `at` (of 32 elements) of the matrix.
 struct destination {
     u8 *quants, *high, *scales, *deltas;
 };
@@ -34,7 +34,7 @@ static __device__ struct destination find(const struct weight_planes &p, u64 row
     return d;
 }
 
-// q + zero in 0..15, of more bits only the low four
+// q + zero in 0..15; of wider integers only the low four bits.
 static __device__ void put_nibbles(u8 *to, const i8 *q, int zero)
 {
     for (u32 j = 0; j < 16; j++)
@@ -49,7 +49,7 @@ static __device__ void put_fifth_bits(u8 *to, const i8 *q, int zero)
         to[b] = (u8)bits;
     }
 }
-static __device__ void put_twos(u8 *to, const i8 *q, int zero, u32 bit) // this one and the next
+static __device__ void put_twos(u8 *to, const i8 *q, int zero, u32 bit) // bit `bit` of this one and the next
 {
     for (u32 b = 0; b < 8; b++) {
         u32 bits = 0;
@@ -70,7 +70,7 @@ static __device__ void put_threes(u8 *quants, u8 *high, const i8 *q, int zero)
         high[at] = (u8)(j % 8 < 4 ? nibble : high[at] | nibble << 4);
     }
 }
-// From 16 bytes of the file, element j low and j + 16 high in byte j.
+// From 16 bytes of the file, with element j low and j + 16 high in byte j.
 static __device__ void put_places(u8 *to, const u8 *q)
 {
     for (u32 i = 0; i < 4; i++) {
@@ -85,7 +85,7 @@ static __device__ void put_half(u8 *to, u16 half)
     *(u16 *)to = half;
 }
 
-// GGUF blocks lie at any even or odd address: they are copied first.
+// GGUF blocks lie at any address, even or odd: they are copied first.
 template <typename Block> static __device__ Block fetch(const u8 *from, u64 at)
 {
     Block b;
@@ -140,7 +140,7 @@ static __device__ void pack_small(const struct pack_params &p, u64 at)
     }
 }
 
-// The parts of 256 elements: eight blocks' quants, then sixteen bytes of scales and the two deltas.
+// The parts of 256 elements: the quants of eight blocks, then sixteen bytes of scales and the two deltas.
 static __device__ void put_super(const struct pack_params &p, u64 at, const i8 *q, int zero)
 {
     u32 per_row = p.to.n_cols / 256;

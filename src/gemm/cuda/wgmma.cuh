@@ -15,7 +15,7 @@ static __device__ __forceinline__ u64 tile_descriptor(u32 at) // groups of 8 row
     return 0x4000004000010000ull | (at & 0x3FFFF) >> 4;
 }
 
-// 16 columns of a tile further on, a descriptor is larger by this.
+// Advancing a descriptor by 16 columns of a tile adds this.
 enum { NEXT_COLUMNS = 2 };
 
 #define D4(i)   "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
@@ -34,7 +34,7 @@ enum { NEXT_COLUMNS = 2 };
     N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) T10(7) T10(8) T10(9) T10(10) \
         T10(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
 
-// Both operands in shared memory: sums, their registers' names, and the numbers of the two descriptors.
+// Both operands in shared memory: sums, their register names, and the indices of the two descriptors.
 #define WGMMA_SHARED(rows, sums, names, D, a, b)                                                     \
     static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 weights, u64 activations)     \
     {                                                                                                \
@@ -50,8 +50,8 @@ WGMMA_SHARED(64, 8, N32, D32, 32, 33)
 WGMMA_SHARED(128, 16, N64, D64, 64, 65)
 WGMMA_SHARED(256, 32, N128, D128, 128, 129)
 
-// The same with 64 rows of activations first and so many of weights second. more: the sums go on; else they
-// begin.
+// The same with 64 rows of activations first and this number of weight rows second. more: adds to the sums;
+// else they start from zero.
 #define WGMMA_ROWS(weights, sums, names, D, a, b, c)                                                    \
     static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 rows, u64 of_weights, u32 more)  \
     {                                                                                                   \
@@ -98,14 +98,14 @@ static __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// All fragments are complete before the first product: what would be computed between two of them makes them
-// wait for each other.
+// Fences all fragments before the first product: an instruction that computes one between two products makes
+// these wait for each other.
 #define A4(i) "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])
 static __device__ __forceinline__ void wgmma_fence(u32 (&a)[4][4])
 {
     asm volatile("wgmma.fence.sync.aligned;" : A4(0), A4(1), A4(2), A4(3)::"memory");
 }
-// Ends a group of products and waits for the group before.
+// Commits a group of products and waits for the group before.
 static __device__ __forceinline__ void wgmma_order()
 {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -115,18 +115,18 @@ static __device__ __forceinline__ void wgmma_finish()
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// A place in the shared memory of another block of the cluster.
+// An address in the shared memory of another block of the cluster.
 static __device__ __forceinline__ u32 place_in(u32 rank, u32 at)
 {
     u32 there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
     return there;
 }
-static __device__ __forceinline__ void cluster_meet()
+static __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 }
-// Into the shared memory of another block of the cluster, whose barrier gets the bytes.
+// Stores into the shared memory of another block of the cluster, and tells its barrier the bytes.
 static __device__ __forceinline__ void store_there(u32 to, float4 v, u32 full)
 {
     asm volatile(
@@ -149,7 +149,7 @@ static __device__ __forceinline__ float4 load_shared(u32 at)
                  : "memory");
     return v;
 }
-// No qualifier: with one it would become a barrier of all memory.
+// No "memory" clobber: with it this would become a barrier for all memory.
 static __device__ __forceinline__ void leave_stage_of(u32 empty)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(empty) : "memory");
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void bulk_copy(u32 to, const u8 *from, u32 byt
         : "memory");
 }
 
-// The box of a five-dimensional view that begins at column x, pair 0, row 0 of a pair, and eights y of z.
+// Copies the box of a five-dimensional view that begins at column x, pair 0, row 0 of a pair, eight y of z.
 static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 full, const u32 (&at)[3],
                                                 u64 policy)
 {
@@ -173,7 +173,7 @@ static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 fu
                  : "memory");
 }
 
-// The same to the same place in the blocks of the mask, each of whose barriers gets the bytes.
+// The same, multicast to the same place in the blocks of the mask; each one's barrier gets the bytes.
 static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3],
                                                        u16 blocks, u64 policy)
 {
@@ -189,7 +189,7 @@ static __device__ __forceinline__ void prefetch_view(const void *view)
     asm volatile("prefetch.tensormap [%0];" ::"l"(view) : "memory");
 }
 
-static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody reads it again
+static __device__ __forceinline__ u64 cache_policy(bool once) // once: the data is not read again
 {
     u64 policy;
 
@@ -200,7 +200,8 @@ static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody 
     return policy;
 }
 
-// Stages in shared memory, of which one thread keeps as many full as are free. K: n_stages, stage_bytes.
+// A ring of stages in shared memory, of which one thread keeps as many full as are free. K: n_stages,
+// stage_bytes.
 template <class K> struct pipe {
     u32 full, empty, data; // in shared memory
     u32 at, phase;
