@@ -1,4 +1,10 @@
-// activate.cu - the operation as defined in activate.h: a block takes a row.
+// activate.cu - the activation of a gated block where no product's epilogue computes it; see activate.h.
+//
+// Computes   out[r][c] = f(gate[r][c]) * up[r][c]. Bound by memory.
+//
+//   row r:  | t0 | t1 | ... | t255 | t0 | ...     grid: rows; block: 256 threads, which take columns in turn
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/activate/activate_cuda.h"
 #include "gemm/cuda/activation.cuh"

@@ -1,5 +1,11 @@
-// angles.cu - the operation as defined in angles.h: a block takes a row. The full-range sine and cosine:
+// angles.cu - cosines and sines of a step's rows for RoPE, once per step; see angles.h.
+//
+// Computes   out[r][i] = (cos, sin)(position[r] * frequency[i]) * scale. Sine and cosine have full range:
 // angles reach 10^5.
+//
+//   row r:  | t0 | t1 | ... | t63 | t0 | ...     grid: rows; block: 64 threads, which take pairs in turn
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/angles/angles_cuda.h"
 

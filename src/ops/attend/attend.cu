@@ -1,5 +1,11 @@
-// attend.cu - attend.h for whatever the other kernels do not take: any head size, pages of every format.
-// Online softmax, positions one by one.
+// attend.cu - attend.h for everything the other kernels do not take: any head size, pages of every format.
+//
+// Computes   out = softmax(scale * q . K) V   for one head and row. Correct before fast.
+//
+//   positions:  | w0 | w1 | w2 | w3 | w0 | ...     grid: (heads, rows); 4 warps, positions in turn
+//
+// Online softmax: each warp keeps a running max and a running sum of its positions; the four are combined in
+// shared memory at the end. Lanes split the head's dimensions. No pipeline, no epilogue.
 #include "ops/attend/attend_cuda.h"
 #include "device/cuda/pages.cuh"
 

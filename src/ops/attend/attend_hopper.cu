@@ -1,8 +1,15 @@
 // attend_hopper.cu - prefill attention for Hopper, heads of 128: the products of attend_tile.cuh by wgmma.
 //
-// The four warps of a block are one warpgroup: q and the softmax weights are read from registers (M side, 64
-// rows), K and V from shared memory (N side). Three blocks share an SM, so that one's products run during
-// another's softmax.
+// Computes   S = q K^T and O += P V   for the tile that attend_tile.cuh draws.
+//
+//             64 tokens (N side)            128 dims (N side)
+//           +--------------------+        +--------------------+
+//   64 rows |  S, in registers   |   P V: |  O, in registers   |   block: one warpgroup, 4 warps
+//   (M)     +--------------------+        +--------------------+   three blocks an SM
+//
+// q and the softmax weights P are read from registers, K and V from shared memory. Three blocks share an SM,
+// so that one's products run during another's softmax.
+// Pipeline and epilogue: attend_tile.cuh.
 // Images of other architectures hold no such kernel. Heads of 64 use attend_many: with two tiles and more
 // this kernel gives wrong sums for them, for a reason not found.
 #include "ops/attend/attend_tile.cuh"

@@ -1,5 +1,16 @@
 // attend_many.cu - prefill attention on every architecture: the products of attend_tile.cuh by mma.m16n8k16,
-// for heads of 64 and 128. Kernels named mixed leave the decode rows of a step to attend_few.
+// for heads of 64 and 128.
+//
+// Computes   S = q K^T and O += P V   for the tile that attend_tile.cuh draws.
+//
+//             64 tokens: 8 N tiles          64 or 128 dims: 8 or 16 N tiles
+//           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
+//   16 rows |  S, in registers      |     |  O, in registers     a warp has 16 of the block's 64 rows
+//           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
+//
+// K and V are read from shared memory by ldmatrix; P goes from S's registers straight into the next product.
+// Kernels named mixed leave the decode rows of a step to attend_few.
+// Pipeline and epilogue: attend_tile.cuh.
 #include "ops/attend/attend_tile.cuh"
 
 static __device__ __forceinline__ void mma_f16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)

@@ -1,9 +1,12 @@
-// attend_all.cu - attend_all_plain: the operation as defined in attend_all.h, for any head, in fp32: a block
-// takes a row and a head.
+// attend_all.cu - attend_all_plain: the operation as defined in attend_all.h, for any head, in fp32.
 //
-// Keys come in chunks whose scores lie in shared memory; running max and running sum (online softmax) join
-// the chunks. A thread sums the values of some dims. Simple before fast: no key is shared between rows.
-// attend_all_tile.cu is for the heads that models have.
+// Computes   out = softmax(scale * q . K) V   over all keys of the row's slot, for one head and row. Correct
+// before fast: no key is shared between rows. attend_all_tile.cu is for the heads that models have.
+//
+//   keys:  | chunk 0 | chunk 1 | ...     grid: (rows, heads); a chunk's scores lie in shared memory
+//
+// Online softmax: a running max and a running sum join the chunks. A thread sums the values of some dims. No
+// pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/attend_all/attend_all_cuda.h"
 

@@ -1,9 +1,16 @@
 // attend_all_hopper.cu - attention of an encoder on Hopper, heads of 64: the products of attend_all_tile.cuh
 // by wgmma.
 //
-// Four warps are a warpgroup: q and the softmax weights are read from registers (M side, 64 rows), K and V
-// from shared memory (N side), where a key's 64 dims are a row of 128 bytes, 16-byte words swizzled within 8
-// rows. Images of other architectures hold no such kernel.
+// Computes   S = q K^T and O += P V   for the tile that attend_all_tile.cuh draws.
+//
+//              64 keys (N side)              64 dims (N side)
+//           +--------------------+        +--------------------+
+//   64 rows |  S, in registers   |   P V: |  O, in registers   |   block: two warpgroups of 64 rows each
+//   (M)     +--------------------+        +--------------------+
+//
+// q and the softmax weights are read from registers, K and V from shared memory, where a key's 64 dims are a
+// row of 128 bytes, 16-byte words swizzled within 8 rows.
+// Pipeline and epilogue: attend_all_tile.cuh. Images of other architectures hold no such kernel.
 #include "ops/attend_all/attend_all_tile.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -1,8 +1,16 @@
 // attend_all_tile.cu - attention of an encoder on every architecture: the products of attend_all_tile.cuh by
 // mma.m16n8k16, for heads of 64 and 72.
 //
-// K and V lie as [key][dims], rows padded by 16 bytes, so that ldmatrix meets no bank conflict. Heads of 72
-// are multiplied as 80 dims, the last eight of which are zero.
+// Computes   S = q K^T and O += P V   for the tile that attend_all_tile.cuh draws.
+//
+//             64 keys: 8 N tiles            64 or 80 dims: 8 or 10 N tiles
+//           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
+//   16 rows |  S, in registers      |     |  O, in registers     a warp has 16 of the block's 128 rows
+//           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
+//
+// K and V lie as [key][dims] in shared memory, rows padded by 16 bytes, so that ldmatrix has no bank
+// conflicts. Heads of 72 are multiplied as 80 dims, the last eight of which are zero.
+// Pipeline and epilogue: attend_all_tile.cuh.
 #include "ops/attend_all/attend_all_tile.cuh"
 
 static __device__ __forceinline__ void mma_bf16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)

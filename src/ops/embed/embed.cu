@@ -1,5 +1,11 @@
-// embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a
-// plain row.
+// embed.cu - rows of the embedding, dequantised; see embed.h.
+//
+// Computes   out[r] = table[token of r] * scale, or a row of the pool. Bound by memory.
+//
+//   row r:  | t0 | t1 | ... | t127 | t0 | ...     grid: rows; block: 128 threads
+//             32 columns of a quantised row each, or one column of a plain row
+//
+// No pipeline, no shared memory, no epilogue.
 #include "ops/embed/embed_cuda.h"
 #include "gemm/cuda/weight_layout.cuh"
 

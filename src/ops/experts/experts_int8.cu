@@ -9,11 +9,11 @@
 //   pair 1    +----+----+-- --+----+     rows of activations that chose the expert, four at a time
 //   expert b: ...                        persistent: one block an SM; warps take tasks of all experts in turn
 //
-// Pipeline: none; warps hide the latency of memory. Every block finds the distinct experts of the step's
-// entries itself: at most 512 ids, one a thread. Activations are int8 with a scale for each 32: a single row
-// is packed by every block itself, in shared memory; more rows by experts_pack_int8, and come from the
-// caches. The order of a sum depends on n_cols and the format alone. Epilogue: from registers: the activation
-// of gate and up, or the sum of a slot (experts_cuda.h).
+// Pipeline: none; the number of warps hides the latency of memory. Every block finds the distinct experts of
+// the step's entries itself: at most 512 ids, one a thread. Activations are int8 with a scale for each 32: a
+// single row is packed by every block itself, in shared memory; more rows by experts_pack_int8, and come from
+// the caches. The order of a sum depends on n_cols and the format alone.
+// Epilogue: from registers: bias, then the activation of gate and up, or two outputs of down.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/experts/experts_pack.cuh"
 

@@ -1,8 +1,14 @@
-// experts_plain.cu - products with experts in fp32, every format and width: a warp takes a pair of weight
-// rows for one entry.
+// experts_plain.cu - products with experts in fp32, every format and width.
 //
-// For F32 weights, `exact`, widths that are no multiple of 32, and gate and up in unlike formats. A warp
-// reads both rows for every entry anew. The order of a sum depends on n_cols and the format alone.
+// Computes the tasks of experts_cuda.h, entry by entry. For F32 weights, `exact`, widths that are no multiple
+// of 32, and gate and up in different formats. Correct before fast: both weight rows are read again for every
+// entry.
+//
+//            columns, one a lane in turn
+//   pair 0  | l0 | l1 | ... | l31 | l0 | ...     a warp per pair; grid: (pairs / warps, entries)
+//   pair 1  | l0 | l1 | ...
+//
+// No pipeline. The order of a sum depends on n_cols and the format alone. Epilogue: from registers.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/experts/experts.cuh"
 

@@ -1,5 +1,12 @@
-// experts_rows.cu - what lies around the experts' products: packing rows, finding each expert's entries,
-// adding up the slots.
+// experts_rows.cu - the kernels around the experts' products: pack rows, group entries by expert, add the
+// slots.
+//
+//   experts_pack_int8  a block per row: int8 with a scale for each 32 columns
+//   experts_pack_bf16  a block per row: bf16, as experts_many reads it
+//   experts_group      a block per expert: counts the entries below and equal to it, and lists its own
+//   experts_sum        a thread per column of a row: slots in their order, the shared expert, then add
+//
+// Bound by memory; no pipelines and no tiles.
 #include "gemm/cuda/fragments.cuh"
 #include "ops/experts/experts_pack.cuh"
 

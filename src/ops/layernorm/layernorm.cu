@@ -1,5 +1,13 @@
-// layernorm.cu - the operation as defined in layernorm.h: a warp takes a row that its registers hold, else a
-// block.
+// layernorm.cu - LayerNorm in two passes over the row: mean, then variance; see layernorm.h.
+//
+// Computes   out[r][c] = (in[r][c] - mean) / sqrt(variance + eps) * scale[c] + bias[c]. Bound by memory.
+//
+//   layernorm_warp  a warp per row, 8 rows per block: the row stays in registers, read once
+//   layernorm       a block of 256 threads per row: rows of any length, read three times, from the caches
+//
+//   row r:  | l0 | l1 | ... | l31 | l0 | ...     four columns a lane at a time
+//
+// Reduction: warp shuffles, or through shared memory. No pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "ops/layernorm/layernorm_cuda.h"

@@ -1,5 +1,5 @@
 // moe.cu - a layer's experts for one row of activations in one launch: router, choice, gate and up, down,
-// residual.
+// residual (a persistent kernel with exchanges through memory instead of launches).
 //
 // Bound by reading the chosen experts' weights, and by what happens before they can be asked for.
 //

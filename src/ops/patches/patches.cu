@@ -1,4 +1,10 @@
-// patches.cu - the operation as defined in patches.h: a block takes a row.
+// patches.cu - cuts pictures into patches, normalised by a table; see patches.h.
+//
+// Computes   out[r][c] = table[channel][pixel] for the patch of row r. Bound by memory.
+//
+//   row r:  | t0 | t1 | ... | t255 | t0 | ...     grid: rows; block: 256 threads, which take columns in turn
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/patches/patches_cuda.h"
 

@@ -1,4 +1,11 @@
-// rmsnorm.cu - the operation as defined in rmsnorm.h: a block takes a row.
+// rmsnorm.cu - RMSNorm where no packing computes it; see rmsnorm.h.
+//
+// Computes   out[r][c] = in[r][c] / sqrt(mean of squares + eps) * scale[c]. Bound by memory.
+//
+//   row r:  | t0 | t1 | ... | t1023 | t0 | ...     grid: rows; block: 1024 threads, four columns at a time
+//
+// The first 4,096 columns stay in registers between the two passes; the scale is loaded before the block's
+// inputs are there (programmatic dependent launch). Reduction: through shared memory. No epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
 

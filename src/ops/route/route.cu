@@ -1,5 +1,4 @@
-// route.cu - the operation as defined in route.h: logits in fp32, then each row's choice. rmsnorm has
-// normalised the rows; a single one is normalised by every block of route_logits.
+// route.cu - the router of a mixture of experts: logits in fp32, then each row's choice; see route.h.
 //
 // route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows;
 // lanes take numbers in turn, so the order of a sum depends on n_cols and the router's format alone.

@@ -1,11 +1,13 @@
-// sample.cu - the operation as defined in sample.h.
+// sample.cu - draws a token per output row, and keeps the token history; see sample.h.
 //
-//   grid: (parts of the vocabulary, rows)    a block: best logit, mask    the last to arrive: draws
+//   vocabulary:  | block 0 | block 1 | ... | block 31 |     grid: (32 parts of the vocabulary, output rows)
+//                each finds its best logit and whether there is a NaN; the last block to arrive draws
 //
-// Greedy rows without penalties: the last block compares the blocks' parts and reads no logit again. Other
+// Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Other
 // rows: candidates are ordered by a key of 64 bits, the logit's order above and the lowest id first below.
 // Top-k, top-p and min-p are each a radix select: a descent through the key's bytes with a histogram of
-// counts and weights. Weights are integers of 2^-40, so that the order of additions does not matter.
+// counts and weights. Weights are integers of 2^-40, so that the order of additions does not matter. No
+// pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 

@@ -1,4 +1,10 @@
-// scatter.cu - the operation as defined in scatter.h: a block takes an output row.
+// scatter.cu - writes output rows to their places in the pool of embeddings; see scatter.h.
+//
+// Computes   pool[places[o]] = in[o]. Bound by memory.
+//
+//   row o:  | t0 | t1 | ... | t255 | t0 | ...     grid: outputs; block: 256 threads, columns in turn
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/scatter/scatter_cuda.h"
 

@@ -1,4 +1,10 @@
-// select.cu - the operation as defined in select.h: a block copies a row.
+// select.cu - copies the rows that want logits; see select.h.
+//
+// Computes   out[o] = in[outputs[o]]. Bound by memory.
+//
+//   row o:  | t0 | t1 | ... | t1023 | t0 | ...     grid: outputs; block: 1024 threads, four columns each
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/select/select_cuda.h"
 

@@ -1,4 +1,10 @@
-// shuffle.cu - the operation as defined in shuffle.h: a block takes a row of an output's square.
+// shuffle.cu - pixel shuffle: joins a square of neighbouring rows to one; see shuffle.h.
+//
+// Computes   out[o] = the rows of output o's square, one after the other. Bound by memory.
+//
+//   out[o]:  | row 0 | row 1 | ... | row side^2 - 1 |     grid: (outputs, rows of a square); block: 128
+//
+// No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/shuffle/shuffle_cuda.h"
 
