@@ -206,7 +206,7 @@ static uint32_t emit(struct grammar_builder *b, const struct expr *e, uint32_t n
     return next;
 }
 
-// ---- does walking end?
+// ---- termination
 
 struct grammar_walk { // over nodes or rules, without recursion
     uint32_t *stack, *mark;
@@ -238,7 +238,7 @@ static bool reaches_end(const struct grammar *g, struct grammar_walk *w, uint32_
     return end;
 }
 
-// Finds the rules that match the empty string. False: they depend on each other in too many steps.
+// Finds the rules that match the empty string. False: the search takes too many rounds.
 static bool find_empty(const struct grammar *g, struct grammar_walk *w)
 {
     bool changed = true;

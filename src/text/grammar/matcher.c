@@ -304,7 +304,7 @@ static inline uint32_t state_after(struct matcher *m, uint32_t state, uint8_t by
     return next != UNKNOWN ? next : state_step(m, state, class);
 }
 
-// ---- the caches are emptied
+// ---- emptying the caches
 
 // Keeps the frames below `threads`, in order, and renumbers the threads.
 static bool keep_frames(struct matcher *m, uint64_t *threads, uint32_t n)
@@ -361,7 +361,7 @@ static bool forget(struct matcher *m)
     return !m->failed;
 }
 
-// ---- what others call
+// ---- the interface
 
 static bool say_failure(const struct matcher *m, struct err *err)
 {

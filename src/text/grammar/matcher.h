@@ -19,8 +19,8 @@ void matcher_free(struct matcher *m); // NULL is allowed
 bool matcher_accept(struct matcher *m, struct str bytes, struct err *err);
 bool matcher_can_end(const struct matcher *m); // the bytes so far are a complete answer
 
-// Sets bit t of mask (words of 32) for each token t that may come next, tokens that end an answer when it may
-// end, and clears all others below n_bits. False when a limit was reached, or when nothing may come: the
-// vocabulary lacks what the grammar asks for.
+// Sets bit t of mask (words of 32) for each token t that may come next, and for tokens that end an answer
+// when it may end; clears all others below n_bits. False when a limit was reached, or when nothing may come:
+// the vocabulary lacks what the grammar needs.
 bool matcher_mask(struct matcher *m, const struct token_trie *trie, uint32_t *mask, uint32_t n_bits,
                   struct err *err);

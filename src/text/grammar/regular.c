@@ -168,7 +168,7 @@ uint32_t regular_text(struct regular *r, struct str text)
     return term;
 }
 
-// ---- what is made of others
+// ---- composed terms
 
 static uint32_t make(struct regular *r, struct regular_term t)
 {
@@ -198,7 +198,7 @@ uint32_t regular_sequence(struct regular *r, uint32_t a, uint32_t b)
                                           .nullable = first.nullable && r->terms[b].nullable });
 }
 
-// The first of a list's parts, and in *rest the others or UINT32_MAX.
+// The first of a list's parts. *rest: the others, or UINT32_MAX.
 static uint32_t part_of(const struct regular *r, enum regular_kind kind, uint32_t list, uint32_t *rest)
 {
     bool is_list = r->terms[list].kind == kind;

@@ -14,7 +14,7 @@
 enum {
     REGULAR_MAX_TERMS = 1 << 19,
     REGULAR_MAX_SETS = 256,        // different sets of characters in one language
-    REGULAR_MAX_RANGES = 4096,     // of all of them
+    REGULAR_MAX_RANGES = 4096,     // in total
     REGULAR_MAX_PATTERN = 1 << 13, // bytes
     REGULAR_MAX_STATES = 1 << 13,
     REGULAR_MAX_WORK = 1 << 23, // derivatives, of all strings of a schema
@@ -76,7 +76,7 @@ uint32_t regular_text(struct regular *r, struct str text);                      
 uint32_t regular_sequence(struct regular *r, uint32_t a, uint32_t b);
 uint32_t regular_either(struct regular *r, uint32_t a, uint32_t b);
 uint32_t regular_both(struct regular *r, uint32_t a, uint32_t b);
-// Of the terms on the stack from `base` on, combined in pairs. The caller resets n_stack.
+// Combines the terms on the stack from `base` on, in pairs. The caller resets n_stack.
 uint32_t regular_join(struct regular *r, enum regular_kind either_or_both, uint32_t base, uint32_t n);
 void regular_push(struct regular *r, uint32_t term);
 uint32_t regular_not(struct regular *r, uint32_t a);
@@ -90,7 +90,7 @@ bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, stru
 struct automaton {
     uint32_t n_states, n_symbols;
     uint32_t *step;               // [n_states][n_symbols] the next state, or UINT32_MAX
-    uint32_t *term;               // [n_states] what may follow there
+    uint32_t *term;               // [n_states] the strings that may follow there
     bool *ends;                   // [n_states]
     uint32_t *symbol_of;          // [n_pieces] the symbol of each piece of the code points
     struct regular_range *pieces; // [n_pieces] in order

@@ -162,7 +162,7 @@ static bool read_character(struct regular_pattern *p, uint32_t *cp)
     return *cp != UTF8_ILL_FORMED || refuse(p, "it is not valid UTF-8");
 }
 
-// One character or named class within [...]. *single: it was a character.
+// One character or named class within [...]. *single: whether it was a character.
 static bool read_member(struct regular_pattern *p, struct class *c, uint32_t *cp, bool *single)
 {
     *single = true;
@@ -402,7 +402,7 @@ static bool read_choice(struct regular_pattern *p, uint32_t *term)
 
 enum atom_place { AT_BEGIN, INSIDE, EITHER_PLACE }; // of the string
 
-// A term without assertions for `term` followed by `next`.
+// `term` followed by `next`, without assertions.
 static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place,
                     uint32_t *out);
 
@@ -415,7 +415,7 @@ static enum atom_place place_after(const struct regular *r, uint32_t term, enum 
     return t->nullable ? EITHER_PLACE : INSIDE;
 }
 
-// Expands a repetition of a part with look-ahead, since each copy sees other text.
+// Expands a repetition of a part with look-ahead, since each copy is followed by other text.
 static bool resolve_repeat(struct regular_pattern *p, struct regular_term t, uint32_t next,
                            enum atom_place place, uint32_t *out)
 {

@@ -34,6 +34,7 @@ bool schema_is_nothing(struct writer *w)
     return nothing;
 }
 
+// Numbers have at most the precision of a double.
 static const char common[] =
     "ws ::= (\" \" | \"\\n\" [ ]{0,32})?\n"
     "gap ::= \" \"?\n"
@@ -43,9 +44,7 @@ static const char common[] =
     "hex ::= [0-9a-fA-F]\n"
     "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
-    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n" // at most the
-                                                                                              // precision of
-                                                                                              // a double
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n"
     "boolean ::= \"true\" | \"false\"\n"
     "null ::= \"null\"\n"
     "value ::= object | array | string | number | boolean | null\n"
@@ -213,7 +212,8 @@ static unsigned types_excluded(const json_t *schema)
         return 0;
     if (told == 0)
         return schema_types(schema);
-    return schema_types(schema) & ~told; // to the others its keywords say nothing: they fit, and are excluded
+    return schema_types(schema) & ~told; // keywords of a type say nothing about the other types: these fit,
+                                         // and are excluded
 }
 
 bool schema_types_written(struct writer *w, const struct conjunction *c, unsigned *out)
@@ -234,7 +234,7 @@ bool schema_types_written(struct writer *w, const struct conjunction *c, unsigne
            schema_refuse(w, "numbers that are no integers cannot be asked for");
 }
 
-// true, false and null, which `not` may exclude.
+// The values true, false and null that `not` may exclude.
 static bool write_constants(struct writer *w, const struct conjunction *c, unsigned type, struct buf *to)
 {
     json_t *values[] = { type == NULLS ? json_null() : json_true(), type == NULLS ? NULL : json_false() };

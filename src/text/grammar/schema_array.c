@@ -8,10 +8,10 @@ enum { MAX_FIRST = 1024 };
 struct array {
     uint32_t n_first; // items with a schema of their own
     uint32_t least, most;
-    bool counts; // minItems is said
+    bool counts; // the schema has minItems
 };
 
-// prefixItems, or items as it was before 2020.
+// prefixItems, or the list form of items before draft 2020.
 static json_t *first_items(const json_t *schema)
 {
     json_t *first = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
@@ -36,7 +36,7 @@ static bool is_evaluated(const struct conjunction *c, uint32_t part, uint32_t pl
     return false;
 }
 
-// What holds for the item at `place`.
+// The schemas that apply to the item at `place`.
 static bool item_rule(struct writer *w, const struct conjunction *c, uint32_t place, uint32_t *rule)
 {
     struct conjunction item = { .n = 0 };
@@ -85,7 +85,7 @@ static bool read_array(struct writer *w, const struct conjunction *c, struct arr
     return !unique || a->most <= 1 || schema_refuse_keyword(w, "uniqueItems");
 }
 
-// The item at `place` and what follows it, where it has to be or may be.
+// Writes the item at `place` and its successors, required or optional.
 static bool write_first(struct writer *w, const struct conjunction *c, struct array *a, uint32_t *n_open,
                         struct buf *to)
 {
@@ -108,7 +108,7 @@ static bool write_first(struct writer *w, const struct conjunction *c, struct ar
     return true;
 }
 
-// Those behind the first ones.
+// Writes the items behind the first ones.
 static bool write_others(struct writer *w, const struct conjunction *c, const struct array *a, struct buf *to)
 {
     uint32_t least = a->least > a->n_first ? a->least - a->n_first : 0, rule;
@@ -139,7 +139,8 @@ bool schema_array(struct writer *w, const struct conjunction *c, struct buf *to)
 
     if (!read_array(w, c, &a))
         return false;
-    if (a.n_first > 0 && !a.counts) // the schema allows fewer, but a tuple is meant to have all its items
+    if (a.n_first > 0 && !a.counts) // without minItems a tuple is written whole, though the schema allows
+                                    // fewer items
         a.least = a.n_first < a.most ? a.n_first : a.most;
     buf_text(to, "\"[\" ws");
     if (!write_first(w, c, &a, &n_open, to) || (a.most > a.n_first && !write_others(w, c, &a, to)))

@@ -11,7 +11,7 @@ enum { MAX_STEPS = 2000000 }; // comparisons per oneOf; beyond that it counts as
 struct apart {
     struct writer *w;
     size_t steps;
-    bool alone;   // nothing beside the two schemas speaks of the value
+    bool alone;   // no keyword beside the two schemas describes the value
     bool objects; // the value is an object, even without a type
 };
 
@@ -49,7 +49,7 @@ static bool lists_other_values(struct apart *s, const json_t *a, const json_t *b
         return false;
     for (size_t i = 0; (value = listed_value(a, i)); i++) {
         bool excluded = !(schema_types(b) & schema_type_of_value(value)) || listed_value(b, 0);
-        if (schema_type_of_value(value) & (OBJECTS | ARRAYS)) // 1 and 1.0 within them are not looked for
+        if (schema_type_of_value(value) & (OBJECTS | ARRAYS)) // 1 and 1.0 inside them are not compared
             return false;
         for (size_t k = 0; (other = listed_value(b, k)) && spend(s, 1); k++)
             excluded = excluded && !same_value(value, other);
@@ -61,7 +61,7 @@ static bool lists_other_values(struct apart *s, const json_t *a, const json_t *b
 
 // ---- objects
 
-// Whether others add to what it says of properties.
+// Whether other keywords add properties to those that the schema lists itself.
 static bool adds(const json_t *schema)
 {
     static const char *const adding[] = {
@@ -80,7 +80,7 @@ static bool is_closed(const struct apart *s, const json_t *schema, bool as_writt
 
     if (json_object_get(schema, "patternProperties"))
         return false;
-    if (as_written && s->alone && !more && !adds(schema)) // we write no others, though all are allowed
+    if (as_written && s->alone && !more && !adds(schema)) // no others are written, though all are allowed
         return json_object_size(json_object_get(schema, "properties")) > 0 ||
                json_array_size(json_object_get(schema, "required"));
     return json_is_false(more);
@@ -94,8 +94,8 @@ static bool may_have(struct apart *s, const json_t *schema, const char *name, bo
            (as_written && schema_name_is_listed(json_object_get(schema, "required"), name));
 }
 
-// No text that we write for `a` fits `b`, which requires a property that it lacks, or excludes one that `a`
-// requires.
+// Whether no object written for `a` fits `b`: `b` requires a property that `a` lacks, or excludes one that
+// `a` requires.
 static bool lacks_or_exceeds(struct apart *s, const json_t *a, const json_t *b)
 {
     const json_t *wanted = json_object_get(b, "required"), *had = json_object_get(a, "required");
@@ -136,8 +136,8 @@ static bool required_property_is_apart(struct apart *s, json_t *a, json_t *b, ui
     return apart;
 }
 
-// Without a type others than objects are allowed too, but where nothing else is told, properties make us
-// write an object.
+// Without a type, other values than objects are allowed too; but a schema that has properties alone is
+// written as an object.
 static bool writes_objects(const struct apart *s, const json_t *schema)
 {
     return s->objects || schema_types(schema) == OBJECTS ||
@@ -146,7 +146,7 @@ static bool writes_objects(const struct apart *s, const json_t *schema)
 
 // ---- schemas
 
-// Every alternative of a's anyOf or oneOf is apart from b, or one part of its allOf is.
+// Whether every alternative of a's anyOf or oneOf is distinct from b, or one part of its allOf is.
 static bool parts_are_apart(struct apart *s, json_t *a, json_t *b, uint32_t depth)
 {
     json_t *all = json_object_get(a, "allOf"), *any = json_object_get(a, "anyOf"), *part;

@@ -84,7 +84,7 @@ static void write_set(struct buf *out, const struct regular_range *ranges, uint3
     buf_free(&plain);
 }
 
-// ---- as it was written
+// ---- as written
 
 static void write_term(const struct regular *r, uint32_t term, struct buf *to)
 {
@@ -131,7 +131,8 @@ static struct lengths cut(struct lengths l)
                              l.most < UINT32_MAX ? l.most : UINT32_MAX };
 }
 
-// The shortest and longest string of a term without "both" and "not"; n_steps ends what is shared too often.
+// The shortest and longest string of a term without "both" and "not". n_steps bounds the work on shared
+// terms.
 static struct lengths lengths_of(const struct regular *r, uint32_t term, uint32_t *n_steps)
 {
     const struct regular_term *t = &r->terms[term];
@@ -164,8 +165,8 @@ static bool is_run(const struct regular *r, uint32_t term) // of one set
     return t->kind == REGULAR_REPEAT && t->least != t->most && r->terms[t->a].kind == REGULAR_SET;
 }
 
-// A sequence in which one run alone has no fixed length takes a length as other counts of that run. False: it
-// is none.
+// Tries to turn the length limits of a sequence with one run of variable length into the limits of that run.
+// False: there is no such run.
 static bool fit_run(struct regular *r, uint32_t term, struct lengths all, uint32_t *fitted)
 {
     struct regular_term t = r->terms[term];

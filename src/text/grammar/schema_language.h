@@ -11,7 +11,7 @@ struct language {
 // Writes the text between the quotes. With limits, the longest strings may be excluded (schema_language.c).
 bool schema_language(struct writer *w, struct regular *r, struct language l, struct buf *to);
 
-// The strings that all parts allow: by pattern and lengths, and by what `what` adds.
+// The strings that all parts allow: by pattern and lengths, and by the keywords in `what`.
 enum { LANGUAGE_FORMATS = 1, LANGUAGE_LISTS = 2 }; // format; enum and const
 bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what,
                             struct language *l);

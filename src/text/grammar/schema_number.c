@@ -12,20 +12,20 @@
 enum { WHOLE = 16, FRACTION = 16, DIGITS = WHOLE + FRACTION, MAX_REMAINDERS = 4096, EXACT_DIGITS = 15 };
 
 struct decimal {
-    bool negative, beyond; // beyond: it has more than WHOLE digits before the point
+    bool negative, beyond; // beyond: more than WHOLE digits before the point
     char digits[DIGITS + 1];
 };
 
 struct bounds {
     bool has_least, has_most;
     struct decimal least, most;
-    uint64_t step;   // multiples of step / 10^places; 0: of nothing
-    uint32_t places; // digits behind the point at most
+    uint64_t step;   // multiples of step / 10^places; 0: any number
+    uint32_t places; // at most, behind the point
 };
 
 // ---- decimals
 
-// Adds one at the last of the first n digits. False: it has no room.
+// Adds one to the last of the first n digits. False: overflow.
 static bool add_one(char *digits, uint32_t n)
 {
     while (n-- > 0) {
@@ -38,7 +38,7 @@ static bool add_one(char *digits, uint32_t n)
     return false;
 }
 
-// Digits behind `places` are cut off; what was cut rounds away from zero with `away`.
+// Cuts off the digits behind `places`. away: rounds away from zero.
 static void decimal_round(struct decimal *d, uint32_t places, bool away)
 {
     bool cut = false;
@@ -207,7 +207,7 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-// Multiples: a rule for each remainder that matters, once for all lengths.
+// Multiples: a rule for each reachable remainder, once for all lengths.
 static bool write_remainder(struct digits *d, struct place p)
 {
     uint32_t left = d->n_whole + d->places - p.at, i = 0;
@@ -249,7 +249,7 @@ static bool write_next(struct digits *d, struct place p)
     return write_rest(d, p);
 }
 
-// The digits from `from` to `to`, which leave p alike but for the value.
+// Writes the digits from `from` to `to`, after which p differs in its value alone.
 static bool write_digits(struct digits *d, struct place p, char from, char to, const char **between)
 {
     const uint64_t before = p.value;
@@ -295,13 +295,13 @@ static bool write_rest(struct digits *d, struct place p)
 
 // ---- numbers without their sign
 
-// From low to high, which have DIGITS digits.
+// Numbers from low to high, which have DIGITS digits.
 static bool write_size(struct digits *d, const char *low, const char *high, uint32_t n_whole,
                        const char **between)
 {
     char from[DIGITS + 1], to[DIGITS + 1];
 
-    memset(from, '0', DIGITS); // the least and most number with n_whole digits
+    memset(from, '0', DIGITS); // the smallest and largest number with n_whole digits
     memset(to, '0', DIGITS);
     from[DIGITS] = to[DIGITS] = 0;
     if (n_whole > 1)
@@ -412,7 +412,7 @@ static bool add_bounds(struct writer *w, struct bounds *b, const json_t *schema,
                *open = i < 2 ? json_object_get(schema, names[i + 2]) : NULL;
         if (!value || (i >= 2 && json_is_boolean(value)))
             continue;
-        // true: as draft 4 had it
+        // true: the form of draft 4
         if (!add_bound(w, b, value, json_is_true(open) ? names[i + 2] : names[i], integers))
             return false;
     }

@@ -30,15 +30,15 @@ struct object {
     uint32_t n_patterns;
     struct language keys; // by propertyNames
     struct automaton key_automaton;
-    bool has_keys, more;     // more: others may come
-    uint32_t more_rule;      // of a pair that is none of these
+    bool has_keys, more;     // more: unlisted names may be written
+    uint32_t more_rule;      // of a pair with an unlisted name
     uint32_t least, most;    // pairs
     uint32_t counted;        // pairs are counted up to this
     uint32_t first;          // rule of (0, 0)
     uint32_t *required_from; // [n + 1] required properties from i on
 };
 
-// ---- what the parts say
+// ---- keywords of the parts
 
 static bool add_pattern(struct object *o, const char *pattern)
 {
@@ -118,7 +118,7 @@ static bool read_counts(struct object *o)
 
 // ---- one property
 
-// Whether the part speaks of a name (NULL: one that is not listed), which matches the patterns in the mask.
+// Whether the part has a schema for a name (NULL: an unlisted one), which matches the patterns in the mask.
 static bool speaks_of(const struct object *o, const struct schema_part *part, const char *name, uint32_t mask)
 {
     const json_t *patterns = json_object_get(part->schema, "patternProperties");
@@ -161,7 +161,7 @@ static bool is_evaluated(const struct object *o, uint32_t of, const char *name, 
     return false;
 }
 
-// The rule of what holds for this property's value.
+// The rule of the schemas that apply to this property's value.
 static bool property_rule(struct object *o, const char *name, uint32_t mask, uint32_t *rule)
 {
     struct conjunction value = { .n = 0 };
@@ -205,7 +205,7 @@ static bool add_name(struct object *o, const char *name, bool required)
     return true;
 }
 
-// All names in order: properties, then those that are required alone.
+// All names in order: properties, then names that are only required.
 static bool read_names(struct object *o)
 {
     json_t *seen = json_object(), *value;
@@ -236,9 +236,9 @@ static bool read_names(struct object *o)
     return ok;
 }
 
-// ---- other properties
+// ---- unlisted properties
 
-// Whether unlisted names may be written: if no part lists any, or a part has a schema for others.
+// Whether unlisted names may be written: no part lists any, or a part has a schema for them.
 static bool others_may_come(const struct object *o)
 {
     bool open = true, said = false;
@@ -334,7 +334,7 @@ static uint32_t rule_at(const struct object *o, uint32_t i, uint32_t n)
     return o->first + i * (o->counted + 1) + (n < o->counted ? n : o->counted);
 }
 
-// Whether an object can be ended from here.
+// Whether an object may end here.
 static bool is_live(const struct object *o, uint32_t i, uint32_t n)
 {
     uint32_t can = n + (o->n - i) + o->more;
@@ -430,7 +430,7 @@ static void release(struct object *o)
     mem_free(o->required_from);
 }
 
-// How many names there are at most; UINT32_MAX after an error.
+// An upper bound of the number of names; UINT32_MAX after an error.
 static uint32_t count_names(const struct object *o)
 {
     size_t n = 0;

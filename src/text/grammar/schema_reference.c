@@ -1,4 +1,5 @@
-// schema_reference.c - resolves $ref, and builds the conjunction of a schema and all that it refers to.
+// schema_reference.c - resolves $ref, and builds the conjunction of a schema and all schemas that it refers
+// to.
 #include "text/grammar/schema_writer.h"
 
 // ---- $ref
@@ -48,7 +49,7 @@ json_t *schema_target(const struct writer *w, json_t *reference)
 
 // ---- conjunctions
 
-// Keywords that add other schemas, which then speak for themselves.
+// Keywords that add other schemas, which then become parts of their own.
 static const char adding[] = "$ref allOf not";
 
 static bool keyword_asserts(const char *name, const json_t *value, uint32_t flags)
@@ -126,8 +127,7 @@ static bool check_keywords(const struct writer *w, const json_t *schema)
     return true;
 }
 
-// The one keyword of a schema under `not` that says something, a type beside it left aside; NULL: none, or
-// several.
+// The one keyword with meaning of a schema under `not`, apart from its type; NULL: none, or several.
 static const char *only_keyword(const json_t *schema)
 {
     const char *name, *only = NULL;
@@ -145,7 +145,7 @@ static const char *only_keyword(const json_t *schema)
     return n == 1 ? only : NULL;
 }
 
-// not: what can be taken apart is; types, values, strings and a required name stay as they are.
+// Takes `not` apart where possible; types, values, strings and a required name stay as they are.
 static bool add_negated(struct writer *w, struct conjunction *c, json_t *schema, json_t *scope)
 {
     const char *only = only_keyword(schema);

@@ -77,7 +77,7 @@ static bool add_format(struct writer *w, struct regular *r, const json_t *format
     return true;
 }
 
-// The strings among enum and const.
+// The strings of enum and const.
 static uint32_t listed_strings(struct regular *r, const json_t *schema)
 {
     json_t *constant = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
@@ -95,7 +95,7 @@ static uint32_t listed_strings(struct regular *r, const json_t *schema)
     return term;
 }
 
-// Of one schema, `not` left aside.
+// The strings of one schema, without its `not`.
 static bool part_language(struct writer *w, struct regular *r, const json_t *schema, unsigned what,
                           struct language *l)
 {
@@ -127,7 +127,7 @@ bool schema_string_language(struct writer *w, struct regular *r, const struct co
                          (json_object_get(part->schema, "enum") || json_object_get(part->schema, "const"));
         bool concerns = is_listed || schema_types_told(part->schema) & STRINGS;
         if (part->flags & PART_NOT && (!concerns || !(schema_types(part->schema) & STRINGS)))
-            continue; // it is no string that is excluded
+            continue; // the excluded value is no string
         if (!part_language(w, r, part->schema, part->flags & PART_NOT ? what & LANGUAGE_LISTS : what, &l))
             return false;
         if (part->flags & PART_NOT) {
@@ -158,7 +158,7 @@ static bool write_strings(struct writer *w, const struct conjunction *c, unsigne
     return ok;
 }
 
-// What tells strings apart, as a key.
+// A key made of the keywords that distinguish strings.
 static bool keywords_text(const struct conjunction *c, struct buf *text)
 {
     static const char *const names[] = { "enum",   "const",     "type",     "pattern",

@@ -50,7 +50,7 @@ bool schema_lists_type(const json_t *schema, unsigned types)
     return listed & types & schema_types(schema);
 }
 
-// By type and lists, which `not` may turn around. source: the list that the value is from.
+// Checks types and lists, inverted under `not`. source: the list that the value is from.
 static bool fits_lists(const struct schema_part *part, const json_t *value, const json_t *source)
 {
     const json_t *list = json_object_get(part->schema, "enum"), *constant = constant_of(part->schema);
@@ -59,14 +59,14 @@ static bool fits_lists(const struct schema_part *part, const json_t *value, cons
         return schema_types(part->schema) & schema_type_of_value(value);
     if (list || constant)
         return schema_lists(part->schema, value) != (part->flags & PART_NOT);
-    // of strings, or a name: looked at elsewhere
+    // of strings, or required names: checked elsewhere
     if (part->flags & PART_NOT && schema_types_told(part->schema))
         return true;
     bool fits = schema_types(part->schema) & schema_type_of_value(value);
     return fits != (part->flags & PART_NOT);
 }
 
-// What listed strings have to be, made when the first one is met.
+// The language of listed strings, made for the first one.
 struct strings {
     bool is_made, is_nothing;
     struct language l;

@@ -2,8 +2,8 @@
 // once.
 //
 // Control tokens have no text: the trie has them under the bytes of grammar_token, so that only a grammar
-// that names one allows it. Tokens with bytes that cannot occur in UTF-8 are left out. Read-only once made:
-// any number of threads.
+// that names one allows it. Tokens with bytes that cannot occur in UTF-8 are left out. Read-only after
+// creation: any number of threads.
 #pragma once
 #include "text/grammar/grammar.h"
 #include "text/tokenizer/tokenizer.h"
@@ -24,7 +24,7 @@ struct token_trie {
     char *names;              // of control tokens
 };
 
-// The bytes that a grammar reads for this token. room: buffer for those of a control token.
+// The bytes of this token in a grammar. room: buffer for the bytes of a control token.
 struct str token_trie_bytes(const struct tokenizer *t, uint32_t token, char room[GRAMMAR_TOKEN_BYTES]);
 
 bool token_trie_create(struct token_trie **trie, const struct tokenizer *t, struct err *err);
