@@ -27,7 +27,7 @@ static const char chatml[] =
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// Renders messages (takes the reference); true when the result has `wanted` and not `unwanted`.
+// Renders messages (takes the reference); true when the result contains `wanted` and not `unwanted`.
 static bool probe(const struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
 {
     struct template_output out;
@@ -77,7 +77,7 @@ static void probe_template(struct chat *chat)
     chat->takes_parts = probe(chat, parts, "probe", "type");
     chat->refuses_system = refuses_before_user(chat, "system");
     chat->refuses_users_in_a_row = refuses_before_user(chat, "user");
-    // The template wants arguments as text if it prints an object as a Python dict, or omits it.
+    // Whether the template needs arguments as text: it prints an object as a Python dict, or omits it.
     bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
                   probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
     bool text = probe(chat, call_probe(id, "", true), "\"probe\"", "\\\"probe") ||
@@ -204,7 +204,7 @@ static void adapt_id(const struct chat *chat, json_t *object, const char *key)
         json_object_set_new(object, key, short_id(id));
 }
 
-// A copy of one tool call, with arguments in the form that this template wants.
+// A copy of one tool call, with arguments in the form that this template takes.
 static json_t *adapt_call(const struct chat *chat, json_t *call)
 {
     json_t *copy = json_deep_copy(call), *function = json_object_get(copy, "function");

@@ -1,5 +1,5 @@
 // template_builtin.h - filters, tests, global functions and methods: the rows of template_builtins.def, and
-// what their functions receive.
+// the arguments of their functions.
 #pragma once
 #include "text/template/template_value.h"
 
@@ -21,7 +21,7 @@ enum { CALL_MAX_PARAMETERS = 4 };
 struct call {
     const struct value *self;                     // the filtered, tested or owning value
     const struct value *arg[CALL_MAX_PARAMETERS]; // VALUE_ABSENT where not given
-    int64_t number[CALL_MAX_PARAMETERS];          // of parameters that are numbers or truths
+    int64_t number[CALL_MAX_PARAMETERS];          // of parameters that are numbers or booleans
     const struct call_arguments *raw;
     struct value *out;
     int mode;
@@ -34,11 +34,11 @@ struct builtin {
     bool (*run)(struct render *r, struct call *c);
 };
 
-// NULL: there is none of that name.
+// NULL: no such name.
 const struct builtin *builtin_find(enum builtin_of of, struct str name);
 const struct builtin *builtin_find_method(const struct value *self, struct str name);
 
-// Arguments as numbers: `otherwise` when absent or None; an error names the type found.
+// An argument as a number or string: `otherwise` when absent or None. An error names the type found.
 bool call_argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out);
 bool call_argument_string(struct render *r, const struct value *v, struct value *out);
 

@@ -6,8 +6,8 @@
 //   name:s  a string             name:t   str(value)
 //   name:i  a whole number       name=N   a whole number, N when absent
 //   name:b  whether the value is true; false when absent
-// None stands for an absent number. Too many, missing, unknown and wrong arguments are errors here, not in
-// the functions.
+// None counts as an absent number. Too many, missing, unknown and wrong arguments are errors here, not in the
+// functions.
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"

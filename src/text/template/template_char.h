@@ -1,4 +1,5 @@
-// template_char.h - code points of UTF-8 text, with Python's notions of space, case and what is printable.
+// template_char.h - code points of UTF-8 text, with Python's definitions of space, case and printable
+// characters.
 //
 // The text is valid UTF-8: templates and JSON are checked on entry (char_find_invalid). Case maps single code
 // points; of the one-to-many mappings only U+00DF is supported, by the callers.
@@ -6,7 +7,7 @@
 #include "base/str.h"
 
 size_t char_find_invalid(struct str text); // the first byte that is not UTF-8, or SIZE_MAX
-bool char_is_valid(uint32_t code);         // a code point that UTF-8 can hold
+bool char_is_valid(uint32_t code);         // whether UTF-8 can encode this code point
 void char_make_line(char *text);           // for messages: control characters become blanks, broken UTF-8 '?'
 uint32_t char_next(struct str text, size_t *at);
 size_t char_encode(uint32_t code, char *out); // 1 to 4 bytes

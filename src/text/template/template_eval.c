@@ -240,7 +240,7 @@ static bool eval_slice(struct render *r, const struct node *n, struct value *out
         return render_fail(r, ERR_INPUT, "slice step cannot be zero");
     if (!value_length(r, object, &length))
         return false;
-    if (step < -length - 1 || step > length + 1) // the same result, and no overflow below
+    if (step < -length - 1 || step > length + 1) // gives the same result without overflow below
         step = step < 0 ? -length - 1 : length + 1;
     start = slice_clip(has_start, start, length, step, step < 0 ? length - 1 : 0);
     stop = slice_clip(has_stop, stop, length, step, step < 0 ? -1 : length);

@@ -1,10 +1,10 @@
-// template_filter.c - filters on single values. Those on sequences are in template_sequence.c, those that are
-// methods of strings too in template_text.c.
+// template_filter.c - filters on single values. Filters on sequences are in template_sequence.c; filters that
+// are also methods of strings in template_text.c.
 //
-// Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its
-// place. Left out because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr,
-// filesizeformat. There is no autoescape: safe and escape mark a string as safe, and nothing but what is
-// added to it afterwards is escaped.
+// Names, parameters and results are those of Python's Jinja, except tojson, which is transformers' version.
+// Left out because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr,
+// filesizeformat. There is no autoescape: safe and escape mark a string as safe, and only text that is added
+// to it afterwards is escaped.
 #include <math.h>
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"

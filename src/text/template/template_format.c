@@ -28,7 +28,7 @@ static bool read_number(struct render *r, struct str s, size_t *at, size_t max, 
     return true;
 }
 
-// Sign and digits apart, so that padding can go between them.
+// Sign and digits are separate, so that padding can go between them.
 struct number_text {
     char sign[4]; // with the prefix "0x" of '#'
     char digits[400];
@@ -407,7 +407,7 @@ static bool brace_text(struct builder *b, struct value v, const struct format_sp
            put_text(b, builder_value(&text), spec, '<');
 }
 
-// What stands between the braces: name!conversion:specification.
+// The content of the braces: name!conversion:specification.
 static bool brace_one(struct braces *p, struct builder *b, struct str field)
 {
     size_t name_end = 0, at;

@@ -74,7 +74,7 @@ bool global_raise(struct render *r, struct call *c)
     return render_fail(r, ERR_INPUT, "%.*s", STR_ARG(c->arg[0]->s));
 }
 
-// One conversion at a time, letters only: a width in a format would be a way to ask for any amount of text.
+// One conversion at a time, letters only: a width in a format could produce any amount of text.
 bool global_strftime_now(struct render *r, struct call *c)
 {
     struct builder b = builder_start(r);

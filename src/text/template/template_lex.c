@@ -72,7 +72,7 @@ static size_t tag_end(const struct lexer *l, size_t at, const char *mark)
     return sign == '+' && block && looking_at(l, at + 1, mark) ? at + 3 : 0;
 }
 
-// Where the tag "{% [-+] word %}" that starts at `at` ends, or 0 when another tag is there. The end of raw
+// The end of the tag "{% [-+] word %}" that starts at `at`, or 0 when another tag is there. The end of raw
 // never trims a newline.
 static size_t word_tag(const struct lexer *l, size_t at, const char *word)
 {
@@ -93,7 +93,7 @@ static size_t word_tag(const struct lexer *l, size_t at, const char *word)
     return looking_at(l, at, "%}") || looking_at(l, at, "-%}") ? end : 0;
 }
 
-// Text before a tag at `end`, with white space removed as the tag's sign and kind say.
+// The text before a tag at `end`, with white space removed according to the tag's sign and kind.
 static struct str strip_before_tag(const struct lexer *l, size_t end)
 {
     struct str text = str_from_to(l->source, l->at, end);

@@ -85,7 +85,8 @@ static double floor_mod(double a, double b)
     return rest != 0 ? rest : copysign(0.0, b);
 }
 
-// As Python does it: the quotient without its rest is nearly whole, so it is rounded to the nearest.
+// As Python computes it: the quotient without its remainder is nearly whole, so it is rounded to the nearest
+// integer.
 static double floor_div(double a, double b)
 {
     double quotient = (a - floor_mod(a, b)) / b, whole = floor(quotient);

@@ -1,7 +1,7 @@
 // template_method.c - methods of dicts, lists and loops. Those of strings are in template_text.c.
 //
-// Python's methods that change a list or a dict in place are refused, as transformers' sandbox refuses them;
-// but a list that the template made itself can be appended to, as other engines let it.
+// Python's methods that change a list or a dict in place are refused, as by transformers' sandbox; but append
+// works on a list that the template made itself, as in other engines.
 #include "text/template/template_builtin.h"
 #include "text/template/template_run.h"
 
@@ -37,7 +37,7 @@ bool method_values(struct render *r, struct call *c)
 
 bool method_copy(struct render *r, struct call *c)
 {
-    *c->out = *c->self; // it cannot change, so it is its own copy
+    *c->out = *c->self; // it cannot change, so no copy is needed
     return render_spend(r, 1);
 }
 

@@ -2,7 +2,7 @@
 // parsing.
 //
 // Each tag has one function in a table. A tag with a body parses it up to its end tag, so that the tree has
-// the shape of the template. Not here because no chat template uses them and a file must not reach outside
+// the shape of the template. Left out because no chat template uses them and a file must not reach outside
 // itself: include, import, extends.
 #include "text/template/template_parser.h"
 #include "base/mem.h"
@@ -19,7 +19,7 @@ const struct template_limits template_limits_default = {
 
 static struct node *parse_target(struct parser *p, bool with_attribute, const char *end);
 
-// The current token is one of the end names: consumes it when there is only one way to go on.
+// Consumes the current token, the last one of the node.
 static struct node *close_after(struct parser *p, struct node *node)
 {
     return parser_advance(p) ? parser_close(p, node) : NULL;
@@ -177,7 +177,7 @@ static bool parse_parameters(struct parser *p, struct node_list *parameters)
     return parser_advance(p);
 }
 
-// A body outside of the loops around it, which notes what it mentions.
+// A body that is not inside the loops around it, and records its own use of varargs and kwargs.
 static struct node *parse_scoped_block(struct parser *p, struct node *node, const char *end)
 {
     uint32_t loops = p->loops;

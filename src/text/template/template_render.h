@@ -26,9 +26,9 @@ struct render {
     int64_t unix_time;
     struct scope *scope;
     const struct dict *variables;
-    struct builder *out;    // where text goes
+    struct builder *out;    // where output goes
     struct value *captured; // the text a filter block works on
-    struct value *caller;   // of the call block whose call is evaluated next, which takes it
+    struct value *caller;   // of the call block whose call is evaluated next, which consumes it
 };
 
 enum { RENDER_MAX_DEPTH = 768, VALUE_MAX_DEPTH = 200 };

@@ -194,7 +194,7 @@ static uint32_t find_parameter(const struct node *macro, struct str name)
     return i;
 }
 
-// Binds keywords that match no parameter: caller, and those that kwargs collects.
+// Binds keywords that match no parameter: caller, and the ones that kwargs collects.
 static bool bind_keywords(struct render *r, const struct node *macro, const struct call_arguments *arguments)
 {
     struct value rest;

@@ -1,4 +1,4 @@
-// template_run.h - what statements leave behind: scopes, macros, loops. Shared by the files of the template
+// template_run.h - the state of statements: scopes, macros, loops. Shared by the files of the template
 // language only.
 #pragma once
 #include "text/template/template_node.h"
@@ -12,7 +12,7 @@ struct scope {
     struct scope *parent;
     struct variable *at;
     size_t n, capacity;
-    bool kept; // a macro remembers it
+    bool kept; // a macro refers to it
 };
 
 enum { MACRO_USES_VARARGS = 1, MACRO_USES_KWARGS = 2 }; // node->op of a macro
@@ -27,5 +27,5 @@ struct loop {
     struct list items;
     size_t index;
     uint32_t depth;
-    struct value changed; // what loop.changed() saw last, a tuple
+    struct value changed; // the last arguments of loop.changed(), a tuple
 };

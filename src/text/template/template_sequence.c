@@ -1,6 +1,7 @@
 // template_sequence.c - filters on sequences.
 //
-// Where Python returns a generator, so do these: it is true even when it is empty, and it can be read once.
+// These filters return a generator where Python does: it is true even when it is empty, and it can be read
+// once.
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
@@ -493,7 +494,7 @@ bool sequence_sum(struct render *r, struct call *c)
     return true;
 }
 
-// Items from..to as a list; the caller fills in what is beyond the end.
+// Items from..to as a list; the caller fills in the items beyond the end.
 static bool part_of(struct render *r, const struct list *items, size_t from, size_t to, struct value *out)
 {
     if (!value_list_new(r, LIST_PLAIN, to - from, out))

@@ -1,5 +1,5 @@
-// template_string.h - what filters and methods do to strings; the origin of every byte is kept, and a safe
-// string stays safe.
+// template_string.h - operations on strings for filters and methods. The origin of every byte is kept, and a
+// safe string stays safe.
 #pragma once
 #include "text/template/template_value.h"
 

@@ -1,4 +1,4 @@
-// template_text.c - methods of strings, and the filters and tests that do the same to str(value).
+// template_text.c - methods of strings, and the filters and tests that apply them to str(value).
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
@@ -32,7 +32,7 @@ bool text_lines(struct render *r, struct call *c)
     return string_lines(r, *c->self, c->number[0], c->out);
 }
 
-// A safe string escapes what goes into it, and what can be escaped can be of any type.
+// A safe string escapes its arguments, which may then have any type.
 bool text_replace(struct render *r, struct call *c)
 {
     struct value old_new[2] = { *c->arg[0] };
@@ -182,7 +182,7 @@ bool text_pad(struct render *r, struct call *c)
     return string_pad(r, *c->self, left, pad - left, c->out);
 }
 
-// isdigit and others: there is a character, and every character is of one of the classes.
+// isdigit and others: the text is not empty, and every character is in one of the classes.
 bool text_all_are(struct render *r, struct call *c)
 {
     bool all = c->self->s.n > 0;

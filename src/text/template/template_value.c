@@ -1,7 +1,7 @@
 // template_value.c - see template_value.h: truth, equality, order, lists, dicts, strings under construction,
 // values from JSON.
 //
-// Whatever walks nested values counts its depth: a template can nest lists as deep as its fuel lasts.
+// Functions that walk nested values count the depth: a template can nest lists as deep as its fuel lasts.
 #include "text/template/template_value.h"
 #include "text/template/template_char.h"
 
@@ -482,7 +482,7 @@ bool builder_put(struct builder *b, struct str s, bool user)
     return true;
 }
 
-// What stands for a character has that character's origin.
+// A replacement of a character has that character's origin.
 static bool put_escaped(struct builder *b, struct value text)
 {
     static const char special[] = "&<>'\"", *const entities[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
