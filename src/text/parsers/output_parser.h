@@ -45,7 +45,7 @@ struct output_parser { // zero-initialise, then output_parser_init
     enum piece_kind message;    // what the message's text is
     struct buf text, raw, name; // pushed text; the current call's JSON; its tool
     size_t at;                  // bytes of text that are parsed
-    // within raw: start of the arguments (0: unknown), and end of what was emitted
+    // within raw: start of the arguments (0: unknown), and end of the emitted text
     size_t arguments_at, n_sent;
     struct tool_call_reader call;
     struct tool_call_markup markup;

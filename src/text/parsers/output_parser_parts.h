@@ -1,5 +1,5 @@
-// output_parser_parts.h - what the files of the output parser share. Each mode of the parser has a function:
-// it looks at the text that is not parsed yet and emits a piece, changes the mode, or waits for more.
+// output_parser_parts.h - shared by the files of the output parser. Each mode of the parser has a function:
+// it reads the text that is not parsed yet and emits a piece, changes the mode, or waits for more.
 #pragma once
 #include "text/parsers/output_parser.h"
 
@@ -33,7 +33,7 @@ enum parse_step tool_call_parser_step(struct output_parser *p, struct output_pie
 enum parse_step tool_call_parser_markup(struct output_parser *p, struct output_piece *piece);
 enum parse_step tool_call_parser_after(struct output_parser *p);
 enum parse_step tool_call_parser_end(struct output_parser *p, struct output_piece *piece);
-// What began like a call is content.
+// Text that began like a call but is none: emits it as content.
 enum parse_step tool_call_parser_reject(struct output_parser *p, struct output_piece *piece);
 
 // A call's JSON object, emitted as it streams.

@@ -33,7 +33,7 @@ const json_t *tool_call_find_tool(const json_t *tools, struct str name)
     return NULL;
 }
 
-// ---- what a schema says
+// ---- types from the schema
 
 static bool allows_type(const json_t *schema, const char *type, int depth)
 {
@@ -71,7 +71,7 @@ static bool is_string_only(const json_t *schema)
     return allows_type(schema, "string", 0);
 }
 
-// ---- JSON that is written
+// ---- writing JSON
 
 static void write_escaped(struct buf *out, struct str text)
 {
@@ -148,7 +148,7 @@ static enum tool_call_markup_step read_name(struct tool_call_markup *m, const js
     name = trimmed(str_from_to(name, 0, n));
     if (name.n > MAX_NAME || (name.n && !tool_call_name_is_valid(name)) || (!name.n && rest.n))
         return MARKUP_NO_CALL;
-    if (!m->functions) { // only what follows tells a name from a word
+    if (!m->functions) { // only the text behind it tells a name from a word
         rest = trimmed(rest);
         if (may_become(rest, "<arg_key>") || may_become(rest, "</tool_call>"))
             return more;

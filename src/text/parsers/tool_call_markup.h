@@ -1,4 +1,4 @@
-// tool_call_markup.h - streams a call with marked up arguments as JSON.
+// tool_call_markup.h - streams a call whose arguments are in markup as JSON.
 //
 // <function=NAME><parameter=KEY>VALUE</parameter>...</function> (Qwen3-Coder, Qwen3.5), or
 // NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... </tool_call> (GLM-4.x). The tool's schema says
@@ -33,7 +33,7 @@ struct tool_call_markup_text {
 enum tool_call_markup_step tool_call_markup_read(struct tool_call_markup *m, const json_t *tools,
                                                  struct tool_call_markup_text *in, struct buf *out);
 
-// How many bytes at the end of the text may be the beginning of the mark.
+// Number of bytes at the end of the text that may be the beginning of the mark.
 size_t tool_call_mark_held(struct str text, const char *mark);
 // The function object {"name", "parameters", ...} of the tool with this name; NULL: the request has none.
 const json_t *tool_call_find_tool(const json_t *tools, struct str name);

@@ -2,8 +2,8 @@
 // merged, lowest rank first, leftmost first among equals.
 //
 // A queue of (rank, position): O(n log n) on any word, no recursion, about 13 bytes per symbol at the peak.
-// Entries are not removed when they are overtaken; an entry counts if the pair that stands there now makes
-// the same token.
+// Entries are not removed when they are out of date; an entry counts if the pair that is now at its position
+// makes the same token.
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 

@@ -49,8 +49,8 @@ void token_ids_free(struct token_ids *ids)
     *ids = (struct token_ids){ 0 };
 }
 
-// Cells of a long text are allocated from the system, in huge pages where it has them: with small pages, 10
-// MiB of one letter took 13 times as long as 1 MiB, because of page faults.
+// Cells of a long text are allocated from the system, in huge pages where it has them: with small pages most
+// of the time goes into page faults (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 enum { PAGED_CELLS = 1 << 20 };
 
 static void cells_free(struct encode_run *run)

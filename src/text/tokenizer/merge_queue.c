@@ -1,5 +1,5 @@
 // merge_queue.c - see merge_queue.h. A run is a list of chunks; runs and chunks that are read to the end are
-// used again. `open` is a hint: a run that it loses is shorter than it could be, and still correct.
+// reused. `open` is a hint: without it a run is shorter than possible, but still correct.
 #include "text/tokenizer/merge_queue.h"
 #include "base/mem.h"
 

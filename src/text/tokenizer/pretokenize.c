@@ -7,8 +7,8 @@
 
 static bool run_step(struct encode_run *run, uint32_t step, struct str piece, bool at_start);
 
-// Neighbouring stretches that are put out as one, whether the last one was a match, and whether the text is
-// the start of all.
+// Neighbouring stretches that are emitted as one; whether the last one was a match; whether the text is the
+// start of the whole text.
 struct pending {
     size_t from, to;
     bool is_match, any, at_start;
@@ -27,7 +27,7 @@ static bool put_out(struct encode_run *run, uint32_t step, struct str text, stru
     return run_step(run, step + 1, str_from_to(text, p.from, p.to), p.at_start && p.from == 0);
 }
 
-// The next stretch of the text: joined to the pending one, or in its place after that is put out.
+// The next stretch of the text: appended to the pending one, or emitted after it.
 static bool take_stretch(struct encode_run *run, uint32_t step, struct str text, struct pending next,
                          struct pending *pending)
 {

@@ -336,7 +336,7 @@ static bool add_around(struct tokenizer *t, bool after, int64_t id, struct err *
 
 static bool around_nothing(struct tokenizer *t, const json_t *json, struct err *err)
 {
-    (void)t, (void)json, (void)err; // ByteLevel trims offsets, which we do not have
+    (void)t, (void)json, (void)err; // ByteLevel trims offsets, which ingot does not compute
     return true;
 }
 

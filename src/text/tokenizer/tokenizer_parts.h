@@ -1,4 +1,4 @@
-// tokenizer_parts.h - what the files of the tokeniser share: the loaded tokeniser, and the state of one
+// tokenizer_parts.h - shared by the files of the tokeniser: the loaded tokeniser, and the state of one
 // encoding.
 //
 // text -> added tokens are cut out -> normalisation steps -> pre-token steps (words) -> the model (ids). The
@@ -33,7 +33,7 @@ struct normal_step {
     enum normal_kind kind;
     enum unicode_form form;
     struct pattern *pattern; // replace
-    struct str text;         // what is put there: prepend, replace; the table of a charsmap
+    struct str text;         // the inserted text: prepend, replace; the table of a charsmap
     bool left, right;        // strip
 };
 
@@ -98,7 +98,7 @@ struct encode_run {
     const struct tokenizer *t;
     struct token_ids *ids;
     struct err *err;
-    struct pattern_scratch *patterns; // made when first needed
+    struct pattern_scratch *patterns; // created on first use
     struct buf normal[2], rewritten[PRETOKEN_STEPS_MAX];
     uint32_t *cells; // of bpe.c; unigram.c keeps its paths there
     size_t cells_bytes;
@@ -106,15 +106,15 @@ struct encode_run {
     struct merge_queue queue;
 };
 void encode_run_free(struct encode_run *run);
-// makes cells at least that large; contents are lost
+// Makes cells at least that large; their contents are lost.
 bool encode_run_cells(struct encode_run *run, size_t bytes);
 bool encode_run_patterns(struct encode_run *run);
 
-// result lives until the next call
+// `result` lives until the next call.
 bool normalize_apply(struct encode_run *run, struct str text, struct str *result);
 bool charsmap_check(struct str table, struct err *err);
 bool charsmap_apply(struct buf *out, struct str table, struct str text);
-// calls encode_word for each word
+// Calls encode_word for each word.
 bool pretokenize_apply(struct encode_run *run, struct str text, bool at_start);
 bool encode_word(struct encode_run *run, struct str word);
 bool bpe_encode_word(struct encode_run *run, struct str word);
