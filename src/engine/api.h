@@ -1,4 +1,4 @@
-// api.h - what the files behind ingot.h share: the engine inside the public one, and its errors.
+// api.h - shared by the files behind ingot.h: the engine inside the public one, and its errors.
 #pragma once
 #include "engine/engine.h"
 #include "image/image.h"

@@ -2,7 +2,7 @@
 #include "engine/detokenizer.h"
 #include "base/mem.h"
 
-enum { REPLACEMENT_BYTES = 3 }; // a byte that is no character becomes U+FFFD
+enum { REPLACEMENT_BYTES = 3 }; // a byte that is not part of a character becomes U+FFFD
 
 bool detokenizer_create(struct detokenizer *d, const struct detokenizer_options *o, struct err *err)
 {

@@ -26,7 +26,7 @@ struct token_trie; // text/grammar/token_trie.h
 // behind the pointers belong to the thread that holds `stepping`.
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
-    struct model_file *file, *eyes;      // eyes: the mmproj file, or NULL
+    struct model_file *file, *eyes;      // eyes: the mmproj file of the vision tower, or NULL
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; the reason is in no_tokenizer
     struct err no_tokenizer;
@@ -54,7 +54,7 @@ struct engine {
 
     // Guarded by state.
     struct kv kv;
-    struct tile_cache *tiles;     // engine/tiles.h; NULL: the model has no eyes
+    struct tile_cache *tiles;     // engine/tiles.h; NULL: the model takes no pictures
     struct kv_store *kv_store;    // NULL: pages are not kept on disk
     struct request *first, *last; // not done, by priority, then by age
     struct ingot_session *sessions;

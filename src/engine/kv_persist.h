@@ -6,10 +6,12 @@
 
 // Opens the store of the options' cache_dir, if there is one. The stages exist.
 bool kv_persist_open(struct engine *e, struct err *err);
-// The digest of all that determines the numbers in a page: weights, version, device, arithmetic, formats.
+// The digest of everything that determines the numbers in a page: weights, version, device, arithmetic,
+// formats.
 bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err);
 uint64_t kv_persist_page_bytes(const struct engine *e); // of one page, all layers
-// Writes the pages of the index that are not on disk. Returns how many failed. No step is being played.
+// Writes the pages of the index that are not on disk. Returns the number of failures. No step is being
+// played.
 uint32_t kv_persist_all(struct engine *e);
 // Loads the page that follows the walk into an idle page of the index. KV_NONE: not on disk, or no page is
 // free.

@@ -333,7 +333,7 @@ static bool open_mmproj(struct engine *e, struct engine_loaded *l, const char *p
     return model_file_open(&l->eyes, path, err) && tiles_open(e, l->eyes, shape, err);
 }
 
-// A file that nobody asked for must not keep the model from reading text.
+// A file that was found and not asked for must not keep the model from reading text.
 static void try_mmproj(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape)
 {
     char path[MMPROJ_PATH_BYTES];

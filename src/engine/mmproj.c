@@ -1,7 +1,7 @@
 // mmproj.c - see mmproj.h.
 //
-// A converter calls the language half of a model with eyes by its own architecture, "llama". Its vocabulary
-// tells the two apart.
+// A converter gives the language half of a vision model the architecture "llama", as any Llama. Only its
+// vocabulary tells the two apart.
 #include "engine/mmproj.h"
 #include <dirent.h>
 #include <strings.h>

@@ -1,4 +1,4 @@
-// mmproj.h - the mmproj file that lies beside a GGUF model, found by its name.
+// mmproj.h - the mmproj file (vision tower) beside a GGUF model, found by its name.
 #pragma once
 #include "engine/engine.h"
 

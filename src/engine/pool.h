@@ -10,7 +10,7 @@
 struct engine;
 
 struct pool {
-    enum ingot_embed kind; // INGOT_EMBED_NONE: no embedding is asked for
+    enum ingot_embed kind; // INGOT_EMBED_NONE: no embedding is wanted
     uint32_t n_cols, n_rows;
     double *sum;   // [n_cols]
     float *vector; // [n_cols], the result

@@ -1,8 +1,8 @@
 // prompt.c - see prompt.h.
 //
-// What the template wrote is trusted and holds control tokens; what messages say is text. The same goes for
-// the beginning of an answer that continue_last puts behind the rendered text: its marks of reasoning are
-// trusted, its words are not.
+// Text that the template wrote is trusted and may hold control tokens; text from messages is not. The same
+// holds for the beginning of an answer that continue_last appends to the rendered text: its reasoning marks
+// are trusted, its words are not.
 #include "engine/prompt_pictures.h"
 #include "base/mem.h"
 
@@ -52,7 +52,7 @@ static bool role_check(const char *role, size_t i, struct err *err)
                    i, role ? role : "(null)");
 }
 
-// Text, and places of pictures; whether there are as many pictures is asked later.
+// Parts are texts and image places. The number of pictures is checked later.
 static bool parts_check(json_t *content, size_t index, struct err *err)
 {
     json_t *part;
@@ -130,7 +130,7 @@ static struct str text_at(const json_t *object, const char *name)
     return json_is_string(text) ? (struct str){ json_string_value(text), json_string_length(text) } : STR("");
 }
 
-// The last message leaves the list and becomes the beginning of the answer.
+// Takes the last message off the list: it becomes the beginning of the answer.
 static bool take_begun(struct prompt *p, json_t *messages, struct err *err)
 {
     size_t n = json_array_size(messages);
@@ -145,7 +145,7 @@ static bool take_begun(struct prompt *p, json_t *messages, struct err *err)
     return true;
 }
 
-// The prompt ends with this mark of reasoning, blanks aside.
+// Whether the prompt ends with this reasoning mark, blanks aside.
 static bool ends_with(struct str prompt, const char *mark)
 {
     while (prompt.n && (prompt.at[prompt.n - 1] == '\n' || prompt.at[prompt.n - 1] == ' '))

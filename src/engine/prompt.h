@@ -5,25 +5,25 @@
 
 struct prompt { // zero-initialise; prompt_free at the end
     struct template_output rendered;
-    json_t *begun;           // the beginning of the answer: the last message with continue_last. NULL: none
-    struct buf plain;        // of a text that was given as such
+    json_t *begun;           // the beginning of the answer: the last message, with continue_last. NULL: none
+    struct buf plain;        // of a prompt that was given as text
     struct text_span *spans; // [n_spans], the whole text; NULL: the prompt was given as tokens
     size_t n_spans;
     struct tokenize_flags flags;
-    struct buf pictures; // the texts that stand for pictures
+    struct buf pictures; // the texts of the image places
     bool has_pictures;
     struct token_ids ids;
     enum ingot_reasoning reasoning;
 };
 
-// From the one source that the options set: messages through the model's template, a text, or tokens. Only
-// the latter gives ids.
+// Built from the one source that the options set: messages through the model's template, a text, or tokens.
+// Only tokens set the ids.
 bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
                  struct err *err);
-// The ids of its text.
+// Encodes the prompt's text to ids.
 bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err);
 void prompt_free(struct prompt *p);
 
-// All at once, without the text.
+// Both steps at once, without keeping the text.
 bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids,
                    struct err *err);

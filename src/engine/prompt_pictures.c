@@ -48,7 +48,7 @@ static size_t count_parts(json_t *messages)
     return n;
 }
 
-// The message's text behind n pictures.
+// The message's text after n pictures.
 static json_t *parts_before(json_t *content, size_t n)
 {
     json_t *parts = json_is_array(content) ? json_copy(content)
@@ -94,7 +94,7 @@ static size_t count_marks(const struct prompt *p)
     return n;
 }
 
-// The texts that stand for the pictures, one behind the other; ends[i] is where that of picture i ends.
+// The texts of the image places, one after the other; ends[i] is the end of picture i's.
 static bool write_pictures(const struct engine *e, const struct ingot_request_options *o, struct buf *out,
                            size_t *ends, struct err *err)
 {

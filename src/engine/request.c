@@ -49,7 +49,7 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
     return true;
 }
 
-// sees: there are pictures, whose places have no token.
+// Whether the prompt has pictures, whose places have no token.
 static bool prompt_check(const struct request *r, bool sees, struct err *err)
 {
     const struct engine *e = r->engine;
@@ -179,7 +179,7 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
         bool last = r->n_fed + 1 == r->n_tokens, wanted = r->n_fed >= r->next_logits;
         if (wanted && b->n_outputs == b->max_outputs)
             return true;
-        if (!tiles_token(r, &token)) // it has to be encoded first
+        if (!tiles_token(r, &token)) // its tile has to be encoded first
             return true;
         if (!add_row(r, b, token))
             return n > 0;
@@ -222,7 +222,7 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
 
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
 {
-    // else its session may belong to another request
+    // Else its session may belong to another request.
     bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
     uint64_t now = clock_ns();
 

@@ -14,7 +14,7 @@ enum request_state { REQUEST_QUEUED, REQUEST_PREFILL, REQUEST_DECODE, REQUEST_DO
 struct event_record {
     uint32_t token, position;
     struct str text;
-    float *logits; // owned until the event is taken; NULL: not asked for
+    float *logits; // owned until the event is taken; NULL: not wanted
 };
 
 struct request {
@@ -26,7 +26,7 @@ struct request {
     uint32_t *tokens, n_tokens, n_prompt; // the prompt, and what was generated
     uint32_t n_fed;                       // positions whose row has been played
     bool is_ahead;                        // the last of these rows was played before its token was known
-    uint32_t next_logits;                 // the first position whose logits are wanted and not delivered
+    uint32_t next_logits;                 // the first position whose logits are wanted and not yet delivered
     uint32_t n_lacked;                    // available pages when admission last failed, plus 1
     int32_t priority;
     struct sha256 root; // of its salt
@@ -51,7 +51,7 @@ struct request {
 struct request_output { // one output row of a step
     // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
     uint32_t position, token;
-    const float *logits; // NULL: not asked for
+    const float *logits; // NULL: not wanted
 };
 
 // Checks the options and copies what it needs. The state lock is not held.
@@ -66,7 +66,7 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
 // Whether the next decode row may be played before this step's token is known: plain decoding, without
 // grammar, biases, embedding or logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);
-// adds none when this token is the last, or there is no page
+// Adds none when this token is the last, or there is no page.
 void request_add_ahead(struct request *r, struct batch *b);
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
 void request_drop_logits(struct request *r, uint32_t event); // the caller has read them

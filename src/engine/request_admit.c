@@ -4,7 +4,7 @@
 #include "engine/kv_persist.h"
 #include "engine/kv/prefix.h"
 
-// Whole pages that two lists of tokens have in common at their beginning, in tokens.
+// Length in tokens of the whole pages that two lists of tokens have in common at their beginning.
 static uint32_t common_pages(const struct request *a, const struct request *b)
 {
     uint32_t n = 0, most = a->n_tokens < b->n_tokens ? a->n_tokens : b->n_tokens;
@@ -14,8 +14,8 @@ static uint32_t common_pages(const struct request *a, const struct request *b)
     return n / PAGE_TOKENS * PAGE_TOKENS;
 }
 
-// How many tokens may come from the prefix cache: all before the first whose logits or hidden state the
-// request wants.
+// The number of tokens that the prefix cache may supply: all before the first whose logits or hidden state
+// the request wants.
 static uint32_t most_reusable(const struct request *r)
 {
     return r->pool.kind ? 0 : r->next_logits;

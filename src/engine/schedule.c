@@ -63,7 +63,7 @@ static void end_some(struct engine *e)
 
 // ---- room
 
-// Takes pages from idle sessions. What is in the prefix index they may find again.
+// Takes pages from idle sessions. Pages in the prefix index may be found again later.
 static bool reclaim_sessions(struct engine *e)
 {
     uint32_t before = kv_n_available(&e->kv);

@@ -69,7 +69,7 @@ static bool write_all(struct session_writer *w, const struct ingot_session *s, c
     return false;
 }
 
-// A picture's rows have numbers of this process in the place of tokens.
+// Rows of pictures have numbers of this process in place of tokens.
 static bool tokens_check_saved(const struct ingot_session *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->n_tokens; i++)
@@ -148,7 +148,7 @@ static bool tokens_check(const uint32_t *tokens, const struct session_head *h, u
     return true;
 }
 
-// The session's pages are its own until a request has gone on from them.
+// The session's pages are its own until a request has continued from them.
 static bool fill(struct ingot_session *s, struct str file, const struct session_head *h, struct err *err)
 {
     struct engine *e = s->engine;

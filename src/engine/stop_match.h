@@ -12,5 +12,5 @@ bool stop_match_create(struct stop_match *m, const char *const *stops, size_t n_
 void stop_match_release(struct stop_match *m);
 // The offset of the first stop string, and its number in *which; SIZE_MAX: the text has none.
 size_t stop_match_find(const struct stop_match *m, struct str text, size_t *which);
-// How many bytes at the end of the text may be the beginning of a stop string.
+// Number of bytes at the end of the text that may be the beginning of a stop string.
 size_t stop_match_tail(const struct stop_match *m, struct str text);

@@ -52,7 +52,7 @@ void tiles_close(struct engine *e)
 
 // ---- numbers
 
-// A set of KNOWN_WAYS for the key; the oldest number in it goes.
+// The key's number, found in a set of KNOWN_WAYS entries or put in place of its oldest.
 static uint32_t number_of(struct tile_cache *c, const struct sha256 *key, struct err *err)
 {
     uint32_t set;
@@ -121,7 +121,7 @@ static uint32_t count_places(const struct request *r)
     return n;
 }
 
-// The rows of a tile stand together in the prompt.
+// The rows of a tile are contiguous in the prompt.
 static bool place_tiles(struct request *r, struct err *err)
 {
     uint32_t n_rows = tower_rows(&r->engine->tiles->vision.tower), at = 0;
@@ -248,7 +248,7 @@ static void pass_fed(struct tile_cache *c, struct request *r)
         let_go(c, r, r->tiles.n_fed++);
 }
 
-// False: it has to wait for a place, or for the next step.
+// False: it has to wait for a place in the pool, or for the next step.
 static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, uint32_t most)
 {
     uint32_t place = find_place(c, r->tiles.numbers[tile]);

@@ -1,12 +1,11 @@
-// tiles.h - tiles of pictures: which of them the engine has seen, whose rows lie in the pool, and what a
-// request has of them.
+// tiles.h - tiles of pictures: the tiles that the engine knows, the pool with their encoded rows, and a
+// request's tiles.
 //
-// Each tile that is unlike all others gets a number of its own, by the SHA-256 of its pixels. In a request's
-// tokens an image place holds STEP_TOKEN_POOLED with that number, so that whatever compares tokens (pages,
-// sessions, the index) tells pictures apart exactly. A number is never used twice; a tile that was forgotten
-// gets a new one, and then its pages are merely not found.
-// A request holds its tiles' places in the pool from when they are planned until their rows have been fed.
-// Guarded by the engine's state lock, except tiles_number.
+// Each distinct tile has a number, found by the SHA-256 of its pixels. In a request's tokens an image place
+// is STEP_TOKEN_POOLED with that number, so that every comparison of tokens (pages, sessions, the index)
+// tells pictures apart exactly. A number is never reused: a tile that was forgotten gets a new one, and its
+// old pages are just not found. A request holds its tiles' places in the pool from planning until their rows
+// have been fed. Guarded by the engine's state lock, except tiles_number.
 #pragma once
 #include <pthread.h>
 #include "base/sha256.h"
@@ -19,12 +18,12 @@ struct ingot_request_options;
 
 struct known_tile {
     struct sha256 key;
-    uint32_t number; // 0: nothing is here
+    uint32_t number; // 0: empty
 };
 
 struct pool_place {
     uint32_t number, n_holders; // number 0: empty
-    uint64_t used;              // when it was last taken; the longest unused is overwritten first
+    uint64_t used;              // time of last use; the least recently used is overwritten first
 };
 
 struct tile_cache {
@@ -45,28 +44,28 @@ struct request_tiles {
     uint32_t *numbers; // [n]
     uint32_t *first;   // [n] position of the first row
     uint32_t *places;  // [n] in the pool, TILE_NOT_HELD
-    uint32_t n, n_fed; // n_fed: whose last row has been fed, or was found in pages
+    uint32_t n, n_fed; // n_fed: tiles whose last row has been fed, or was found in pages
 };
 enum { TILE_NOT_HELD = -1 };
 
 // Opens the tower of the file on the engine's device.
 bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
                 struct err *err);
-const struct buffer *tiles_pool(const struct engine *e); // NULL: the model has no eyes
+const struct buffer *tiles_pool(const struct engine *e); // NULL: the model takes no pictures
 void tiles_close(struct engine *e);
 
-// Takes the tiles of a request, or cuts its pictures into tiles, whose tokens hold INGOT_IMAGE_PLACE at their
-// places, and puts the tiles' numbers there. An error names what was found and expected; a model without eyes
-// refuses here. The state lock is not held.
+// Takes the request's tiles, or cuts its pictures into tiles; the tokens hold INGOT_IMAGE_PLACE at their
+// places, which become the tiles' numbers. An error names what was found and what was expected; a model
+// without a vision tower refuses here. The state lock is not held.
 bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err);
 void tiles_release(struct request_tiles *t);
-bool tiles_refuse(struct err *err); // says that this model cannot see
+bool tiles_refuse(struct err *err); // says that this model takes no pictures
 
 // What comes next in this step: holds tiles that are in the pool, and plans more for encoding: one beside
 // answers, else as many as a play takes.
 void tiles_plan(struct engine *e, bool beside_answers);
 // Encodes what was planned. The state lock is not held; stepping is.
 bool tiles_encode(struct engine *e, struct err *err);
-// The step's token for the request's next row; false: it is the row of a tile that has no place yet.
+// The step's token for the request's next row. False: its tile has no place yet.
 bool tiles_token(struct request *r, uint32_t *token);
-void tiles_drop(struct request *r); // lets go of all places
+void tiles_drop(struct request *r); // releases all places
