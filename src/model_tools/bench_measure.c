@@ -102,8 +102,8 @@ void bench_measure_end(struct bench_measure *m)
     *m = (struct bench_measure){ 0 };
 }
 
-// A run with a prompt and n_gen: the first token comes with the prompt, so that n_gen more make n_gen steps
-// of one row. Without a prompt one token stands for it, and its step is the first of the n_gen.
+// A run with a prompt and n_gen: the first token comes with the prompt, so n_gen more tokens make n_gen steps
+// of one row. Without a prompt one token replaces it, and its step is the first of the n_gen.
 bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err)
 {
     const struct bench_test *t = &m->test;

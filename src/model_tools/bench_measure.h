@@ -1,7 +1,7 @@
 // bench_measure.h - the speed of an engine: one timed run of reading a prompt, of generating, or of both.
 //
-// Tokens are random ids and the choice is greedy, so that no text and no tokenizer is needed. A run at a
-// depth begins with that many tokens already in the session, which are not timed.
+// Tokens are random ids and sampling is greedy, so that no text and no tokenizer is needed. A run at a depth
+// begins with that number of tokens already in the session, which are not timed.
 #pragma once
 #include "base/err.h"
 #include "ingot.h"

@@ -28,7 +28,7 @@ static bool head_check(const struct logits_head *h, struct err *err)
     return true;
 }
 
-// The size that the head asks for, checked without multiplying what may overflow.
+// The size that follows from the head, computed without overflow.
 static bool size_check(const struct logits_file *f, size_t n, uint64_t head_bytes, struct err *err)
 {
     if (n >= head_bytes && (n - head_bytes) % f->chunk_bytes == 0 &&

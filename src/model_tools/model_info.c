@@ -4,8 +4,8 @@
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
-// Decoding reads every weight once, but of an embedding that is not also the head only one row, and of
-// experts those that are chosen.
+// Bytes that decoding reads per token: every weight once, except one row of an embedding that is not also the
+// head, and the chosen experts only.
 static uint64_t read_bytes(const struct model *m)
 {
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];

@@ -1,4 +1,4 @@
-// model_info.h - what a model file is and what it will need, found without loading it.
+// model_info.h - the contents of a model file and the memory it will need, found without loading it.
 #pragma once
 #include "format/model_file.h"
 #include "engine/stage/place.h"
@@ -7,11 +7,11 @@
 struct model_info {
     struct model_file *file;
     struct model model; // bound only when `known`
-    bool known;         // the architecture is one of ours and every tensor is there
+    bool known;         // the architecture is supported and every tensor is there
     struct err unknown; // else: why not
     struct model_eyes eyes;
     // The rest only when known.
-    uint32_t n_context;         // that memory is counted for
+    uint32_t n_context;         // context that the memory is computed for
     uint64_t read_bytes;        // of weights, for one token
     uint64_t kv_bytes;          // of one position's K and V in F16
     struct place_memory memory; // of an engine with one sequence and F16 pages

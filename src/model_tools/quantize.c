@@ -1,6 +1,6 @@
-// quantize.c - see quantize.h. Tensors are worked off one after the other, in chunks of a few million
+// quantize.c - see quantize.h. Tensors are converted one after the other, in chunks of a few million
 // elements: all threads decode and encode fixed ranges of a chunk, then the chunk is written. A tensor that
-// has its format already is copied as it is.
+// already has its format is copied as it is.
 #include "model_tools/quantize.h"
 #include <math.h>
 #include <sys/stat.h>

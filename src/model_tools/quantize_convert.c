@@ -1,9 +1,9 @@
-// quantize_convert.c - a safetensors model as GGUF: tensors under their other names, sizes under their other
+// quantize_convert.c - a safetensors model as GGUF: tensors under their GGUF names, sizes under their GGUF
 // keys.
 //
-// Nothing about an architecture is written here: the tables in models/ hold both spellings and say which rows
-// GGUF keeps in another order. What GGUF says with a tensor (the divisors of Llama 3's rotation) is made from
-// the bound model.
+// Nothing about an architecture is written here: the tables in models/ hold both spellings and the rows that
+// GGUF keeps in another order. Tensors that only GGUF has (the divisors of Llama 3's RoPE) are made from the
+// bound model.
 #include <math.h>
 #include "base/log.h"
 #include "model_tools/quantize_plan.h"

@@ -1,9 +1,9 @@
 // quantize_encode.c - one encoder per format.
 //
 // Q8_0 scales by the largest element, as every program does. The others search (quantize_fit.h), with weights
-// that count large elements more: an error there moves a product most. The K formats then choose the integers
-// that stand for their groups' scales and minima anew, with the block's two halves fitted to all 256 elements
-// at once.
+// that count large elements more: an error there changes a product most. The K formats then choose the
+// integers for their groups' scales and minimums again, with the block's two halves fitted to all 256
+// elements at once.
 #include "model_tools/quantize_encode.h"
 #include <float.h>
 #include <math.h>
@@ -22,8 +22,8 @@ static float half_rounded(float x, u16 *half)
     return half_to_float(*half);
 }
 
-// Weights of n elements. On the shipped model at Q4_K_M these give a mean KL of 0.0235 from the original;
-// equal weights give 0.0241, squares 0.0291 (40 of the evaluation's texts, 3,015 tokens).
+// Weights of n elements. Equal weights and squares are worse (measured:
+// bench/results/2026-11-22-quantize-weights.md).
 static void weigh(const float *x, float *w, int n)
 {
     float sum = 0;

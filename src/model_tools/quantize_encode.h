@@ -1,4 +1,4 @@
-// quantize_encode.h - fp32 to blocks, one row at a time. Private to quantize and its tests.
+// quantize_encode.h - encodes fp32 as blocks, one row at a time. Private to quantize and its tests.
 //
 // The result depends on the row alone: any number of threads gives the same file.
 #pragma once

@@ -308,8 +308,8 @@ static struct ingot_event take_event(struct request *r, const float **row)
     };
 }
 
-// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end
-// and before a picture, where no token of the vocabulary follows.
+// No lock is held: the sum over a vocabulary takes as long as some small steps. Does nothing at an answer's
+// end and before a picture, where no token of the vocabulary follows.
 static void add_logprobs(struct request *r, const float *row, struct ingot_event *event)
 {
     uint32_t token = event->token, n_vocab = r->engine->loaded->model.config.n_vocab;
@@ -443,7 +443,7 @@ static struct ingot_request *submit_of(struct engine *e, const struct ingot_requ
 
     if (!sizes_take_request(&own, at, as_err(error)))
         return NULL;
-    own.n_logits = own.n_logprobs = 0; // no one could read them
+    own.n_logits = own.n_logprobs = 0; // the caller has no way to read them
     return submit(e, &own, error);
 }
 

@@ -1,5 +1,5 @@
-// api_grammar.c - the functions of ingot.h about grammars and schemas, for who wants to know before a request
-// whether they can be followed.
+// api_grammar.c - the functions of ingot.h about grammars and schemas, for checking before a request whether
+// they are supported.
 #include "engine/api.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/schema.h"

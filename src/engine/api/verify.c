@@ -2,9 +2,11 @@
 //
 // Every command gets the same inputs on both sides, so that its error is its own. Limits are normalised
 // squared errors:
-//   gemm with int8 activations              5e-4; gate_up, experts_up and moe 1e-3: they multiply two of
-//   these attention, and stores to 16-bit pages   1e-6; attention with bf16 dot products 2e-5 everything else
-//   1e-9: fp32 in another order of summation
+//   gemm with int8 activations              5e-4
+//   gate_up, experts_up, moe                1e-3: they multiply two such sums
+//   attention, stores to 16-bit pages       1e-6
+//   attention with bf16 dot products        2e-5
+//   everything else                         1e-9: fp32 in another order of summation
 // Sampled ids must be equal.
 #include "engine/api/verify.h"
 #include <string.h>

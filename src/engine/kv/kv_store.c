@@ -62,7 +62,7 @@ static void put_hex(char *to, const struct sha256 *sum, size_t n)
     to[2 * n] = 0;
 }
 
-// DIRECTORY/MODEL-KEY.page: 8 bytes of the model tell its files from others', the whole key the page.
+// DIRECTORY/MODEL-KEY.page. MODEL: 8 bytes of the model's digest. KEY: the page's whole key.
 static bool path_of(const struct kv_store *s, const struct kv_store_page *page, char path[PATH_BYTES])
 {
     char model[17], key[2 * SUM + 1];

@@ -27,7 +27,7 @@ static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_
     return true;
 }
 
-// A stack of matrices is one matrix; what has one row is a vector, whatever its dimensions.
+// A stack of matrices is one matrix. A tensor with one row is a vector, whatever its dimensions.
 static struct file_tensor flattened(const struct file_tensor *t, bool is_vector)
 {
     struct file_tensor flat = *t;
@@ -42,8 +42,8 @@ static struct file_tensor flattened(const struct file_tensor *t, bool is_vector)
     return flat;
 }
 
-// Parts that the file holds apart are brought together first. The device may use these bytes where they are:
-// they live as long as the weight, or until the device has made its own copy.
+// Parts that are separate in the file are joined first. The device may use these bytes in place: they live as
+// long as the weight, or until the device has made its own copy.
 static bool take_layer_tensor(struct stage *s, size_t place, const struct file_tensor *t,
                               struct stage_progress *progress, struct err *err)
 {

@@ -21,8 +21,7 @@ struct stage {
     struct stage_shape shape;
     struct model_stage parts; // what recording needs; points into the fields below
     struct weight *weights;   // [n_weights], all that this stage owns
-    void **joined; // [n_weights]: bytes that a weight uses and that are not in the file as they are needed,
-                   // or NULL
+    void **joined; // [n_weights]: bytes of a weight that the file does not hold in the needed form, or NULL
     uint32_t n_weights;
     struct arena *names;          // of the weights
     const struct weight **layers; // [layers, n_places]

@@ -1,4 +1,4 @@
-// take.h - takes tensors of a file over to a device, as weights with names of their own.
+// take.h - copies tensors of a file to a device, as weights with names of their own.
 #pragma once
 #include "base/arena.h"
 #include "device/device.h"
@@ -10,10 +10,10 @@ struct take {
     const struct model_file *file;
 };
 
-// Vectors become fp32; what has more than two dimensions becomes a matrix whose rows are the slowest one's.
-// *w is released by the caller, also after a failure.
+// Vectors become fp32. A tensor with more than two dimensions becomes a matrix, its slowest dimensions the
+// rows. The caller releases *w, also after a failure.
 bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w,
                  struct err *err);
-// A vector that no file holds.
+// A vector that is in no file.
 bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w,
                   struct err *err);

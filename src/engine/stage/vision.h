@@ -1,7 +1,7 @@
-// vision.h - a tower on its device: its weights, its tapes by the number of tiles, and the pool that its rows
-// of embeddings go to.
+// vision.h - a vision tower on its device: its weights, its tapes by the number of tiles, and the pool for
+// its rows of embeddings.
 //
-// The pool has a place for each of n_places tiles. Who holds which place is not known here.
+// The pool has a place for each of n_places tiles. tiles.h assigns the places.
 #pragma once
 #include "base/arena.h"
 #include "device/step.h"
