@@ -1,11 +1,11 @@
 // image.h - from the bytes of a picture to the tiles that a vision tower reads, bit for bit as Pillow and the
-// Idefics3 processor make them.
+// Idefics3 processor compute them.
 //
 // decode: PNG, JPEG or WebP in memory to RGB of 8 bits, upright. resize: Pillow's filters in its integers.
-// split: the tiles of Idefics3 and SmolVLM, with the text that stands for them in a prompt. Where the
-// references differ among themselves: a picture becomes RGB before it is resized; what is transparent stands
-// on white; EXIF's orientation always counts; 16 bits are cut to the upper 8, of grey too. Nothing here reads
-// a file, fetches an address or knows a tokeniser.
+// split: the tiles of Idefics3 and SmolVLM, and the text of their image places in a prompt. Where the
+// references differ among themselves: a picture becomes RGB before it is resized; transparency is put on
+// white; EXIF's orientation always counts; 16 bits are cut to the upper 8, grey pictures included. Nothing
+// here reads a file, fetches an address or knows a tokeniser.
 //
 // Any number of threads, each with its own picture.
 #pragma once
@@ -14,37 +14,36 @@
 
 struct model_file;
 
-// RGB, 8 bits: [height, width, 3] without padding. The bytes are the picture's own; zero-initialised it is
-// empty.
+// RGB, 8 bits: [height, width, 3] without padding. The picture owns the bytes. Zero-initialised it is empty.
 struct picture {
     uint8_t *rgb;
     uint32_t width, height;
 };
 
-// What a header may declare before memory is taken for it.
+// Bounds on a header's sizes, checked before memory is allocated.
 enum { PICTURE_MAX_BYTES = 20 << 20, PICTURE_MAX_SIDE = 16384, PICTURE_MAX_PIXELS = 50000000 };
 
 void picture_free(struct picture *p); // an empty one is allowed
-// Whether a picture of this size may be: ERR_LIMIT beyond the bounds above, ERR_INPUT for no pixels.
+// Checks that a picture of this size is within bounds: ERR_LIMIT beyond the bounds above, ERR_INPUT for no
+// pixels.
 bool picture_bounds(uint32_t width, uint32_t height, struct err *err);
 // A zeroed picture of this size, if picture_bounds allows it.
 bool picture_create(struct picture *p, uint32_t width, uint32_t height, struct err *err);
-// The format is told by the first bytes. An animation gives its first frame. ERR_INPUT: damaged or cut off;
+// The first bytes tell the format. An animation gives its first frame. ERR_INPUT: damaged or truncated;
 // ERR_LIMIT: too large; ERR_UNSUPPORTED: another format, named where it is known, or one that this build has
 // no library for.
 bool picture_decode(struct picture *p, const void *bytes, size_t n, struct err *err);
-// Width and height that picture_decode would give, from the header alone: neither pixels nor memory for them.
+// Width and height that picture_decode would give, from the header alone, without memory for pixels.
 bool picture_size(const void *bytes, size_t n, uint32_t *width, uint32_t *height, struct err *err);
-// The version of what reads a format, libpng, libjpeg-turbo or libwebp; NULL where the build had no such
+// The version of a format's library (libpng, libjpeg-turbo, libwebp); NULL where the build has no such
 // library.
 const char *picture_png_library(void);
 const char *picture_jpeg_library(void);
 const char *picture_webp_library(void);
 
-// Who does the work. Zeroed: the caller's thread alone, with the processor's vectors. No choice changes a
-// byte.
+// How to compute. Zeroed: on the caller's thread, with the CPU's vectors. No choice changes a byte.
 struct image_work {
-    struct thread_pool *pool; // shares the rows; NULL: none. Nobody else may use it meanwhile
+    struct thread_pool *pool; // splits the rows; NULL: none. Not used by anyone else meanwhile
     bool plain;               // the plain loops, which define the result
 };
 
@@ -59,27 +58,27 @@ bool image_resize(struct picture *out, const struct picture *in, struct image_si
 
 enum { IMAGE_MAX_TILES = 65, IMAGE_MAX_EDGE = 4096, IMAGE_MAX_TILE = 1024 };
 
-// How a model wants its pictures. A copy may be changed for one request: `split` off, or a smaller
+// A model's settings for pictures. A copy may be changed for one request: `split` off, or a smaller
 // `longest_edge`.
 struct image_processor {
     uint32_t longest_edge; // L: the longer side becomes this, up as well as down; at most IMAGE_MAX_EDGE
     uint32_t tile; // T: side of a tile in pixels; at most IMAGE_MAX_TILE, and ceil(L/T)^2 + 1 tiles at most
                    // IMAGE_MAX_TILES
-    uint32_t tokens_a_tile; // N: places in the prompt that a tile's embeddings take
+    uint32_t tokens_a_tile; // N: places in the prompt per tile
     bool split;             // false: the whole picture as one tile
     enum image_filter filter;
-    double rescale;        // 1/255, as a decimal number
-    float mean[3], std[3]; // of a channel, after rescaling
+    double rescale;        // 1/255, rounded to a decimal number
+    float mean[3], std[3]; // per channel, after rescaling
 };
 
 // Reads it from a safetensors folder (config.json, preprocessor_config.json, processor_config.json) or from
 // the mmproj GGUF file. ERR_UNSUPPORTED or ERR_INPUT names the key, what was found and what was expected.
 bool image_processor_read(struct image_processor *p, const struct model_file *file, struct err *err);
-// table[c][v]: what byte v of channel c is for the tower, in fp32 as the reference computes it.
+// table[c][v]: the normalised value of byte v of channel c, in fp32 as the reference computes it.
 void image_normal_table(const struct image_processor *p, float table[3][256]);
 
 // The tiles of one picture: first rows * cols, row by row, and last the whole picture as one tile. rows =
-// cols = 0: only that one.
+// cols = 0: only the last.
 struct image_tiles {
     uint8_t *rgb; // [n_tiles, side, side, 3]
     uint32_t n_tiles, side, rows, cols;
@@ -92,9 +91,9 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
                  const struct image_work *work, struct err *err);
 void image_tiles_free(struct image_tiles *tiles); // zeroed is allowed
 
-// The text that stands for a picture with this grid in a prompt:
-// "<fake_token_around_image><row_1_col_1><image>..." as the processor of SmolVLM writes it, to be tokenised
-// as the template's own. image_n_tiles(rows, cols) * tokens_a_tile times "<image>".
+// The text of a picture's image places, for this grid: "<fake_token_around_image><row_1_col_1><image>..." as
+// SmolVLM's processor writes it, tokenised as trusted template text. It has image_n_tiles(rows, cols) *
+// tokens_a_tile times "<image>".
 bool image_prompt(struct buf *out, const struct image_processor *p, uint32_t rows, uint32_t cols);
 static inline uint32_t image_n_tiles(uint32_t rows, uint32_t cols)
 {

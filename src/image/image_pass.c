@@ -48,7 +48,7 @@ static SIMD void pass_avx2(const struct image_weights *w, uint32_t i, const uint
                            uint8_t *out)
 {
     const int32_t *taps = w->taps + (size_t)i * w->stride;
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing goes by halves
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing works on 128-bit halves
     size_t x = 0;
 
     for (; x + 32 <= n_bytes; x += 32) {

@@ -7,5 +7,5 @@
 typedef void image_pass(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
                         uint8_t *out);
 
-// The best one for a processor with these CPU_* bits; 0: the plain loop.
+// The best one for a CPU with these CPU_* bits; 0: the plain loop.
 image_pass *image_pass_choose(uint32_t features);

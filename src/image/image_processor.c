@@ -1,8 +1,8 @@
-// image_processor.c - how a model wants its pictures, from the files beside it; see image.h.
+// image_processor.c - a model's settings for pictures, from the files beside it; see image.h.
 //
-// A safetensors folder says it twice: preprocessor_config.json, and since transformers 5
-// processor_config.json under "image_processor". An mmproj file leaves out what llama.cpp fixes: the filter,
-// and in older ones the longest edge, which is four tiles then.
+// A safetensors folder has them twice: in preprocessor_config.json, and since transformers 5 in
+// processor_config.json under "image_processor". An mmproj file omits what llama.cpp fixes: the filter and,
+// in older files, the longest edge, which is then four tiles.
 #include "format/model_file.h"
 #include "image/image.h"
 
@@ -66,7 +66,7 @@ static bool channels(struct processor_reading *r, const char *name, float min, f
     return ok || refuse(r, name, "an array of something else", "3 numbers, one a channel");
 }
 
-// The numbers of Pillow's filters.
+// The codes of Pillow's filters.
 static bool resample(struct processor_reading *r)
 {
     static const enum image_filter filters[] = {
@@ -80,7 +80,7 @@ static bool resample(struct processor_reading *r)
     return true;
 }
 
-// N of a tower whose patches are shuffled together scale x scale.
+// N for a tower that joins scale x scale patches.
 static bool places(struct processor_reading *r, uint32_t patch, uint32_t scale)
 {
     uint32_t side = r->p->tile / patch;
@@ -113,7 +113,7 @@ static bool read_kind(struct processor_reading *r)
     if (!model_file_string(r->file, key(r, "image_processor_type"), &kind, r->err))
         return false;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (str_starts(kind, str_from(known[i]))) // "Fast" and "Pil" are other programs for the same result
+        if (str_starts(kind, str_from(known[i]))) // "Fast" and "Pil" variants give the same result
             return true;
     return err_set(r->err, ERR_UNSUPPORTED,
                    "%s: %s is '%.*s'; expected Idefics3ImageProcessor or SmolVLMImageProcessor",
@@ -135,7 +135,7 @@ static bool read_preparation(struct processor_reading *r)
            channels(r, "image_mean", 0, p->mean) && channels(r, "image_std", 1e-6F, p->std);
 }
 
-// What the tower reads must be what is prepared for it.
+// Checks that the tower's input size is the prepared size.
 static bool read_vision(struct processor_reading *r)
 {
     uint32_t image = 224, patch = 32, scale = 2, stated = 0;

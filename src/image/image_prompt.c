@@ -1,7 +1,7 @@
-// image_prompt.c - the text that stands for a picture in a prompt of SmolVLM and Idefics3; see image.h.
+// image_prompt.c - the text of a picture's image places in a prompt of SmolVLM and Idefics3; see image.h.
 //
-// Text and not ids: small models have a token for "<row_1_col_1>", larger ones spell it. After the last row
-// there are two line ends.
+// Text and not ids: small models have a token for "<row_1_col_1>", larger ones spell it. The last row ends
+// with two line ends.
 #include "image/image.h"
 
 static void places(struct buf *out, const struct image_processor *p)

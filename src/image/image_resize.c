@@ -1,17 +1,16 @@
 // image_resize.c - Pillow's Image.resize of RGB pictures: across into 8 bits, then down; see image.h.
 //
-// A pass whose size stays is left out. A picture more than 100 times as tall as wide that is made less tall
-// goes down first, as Pillow does since 12.2: other bytes, and a tall picture needs no wide one in between.
-// Both ways are one loop that sums lines: rows going down, and going across the columns of a strip of rows,
-// which is turned to lie column by column. Turning a strip costs less than summing single pixels, which fill
-// vectors badly.
+// A pass that keeps its size is left out. A picture more than 100 times as tall as wide that becomes less
+// tall goes down first, as in Pillow since 12.2: other bytes, and no wide intermediate picture. Both passes
+// are one loop that adds lines: rows when going down; when going across, the columns of a strip of rows,
+// which is transposed. Transposing a strip costs less than adding single pixels, which use vectors badly.
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 #include "image/image_pass.h"
 
 enum { PIXEL = 3, TALL = 100, STRIP_ROWS = 32, STRIP_BYTES = STRIP_ROWS * PIXEL, RUN = 16 };
 
-// One axis of one picture, in parts that the threads of a pool share equally: output rows, or strips of rows.
+// One axis of one picture, in parts that the threads of a pool split evenly: output rows, or strips of rows.
 struct resize_job {
     image_pass *pass;
     const struct image_weights *w;
@@ -20,7 +19,7 @@ struct resize_job {
     uint8_t *strips; // [n_threads, in->width + out->width, STRIP_BYTES]; NULL: the pass goes down
 };
 
-// What a thread has of n parts.
+// A thread's range of n parts.
 static void share(const struct resize_job *job, uint32_t n, unsigned thread, uint32_t *from, uint32_t *to)
 {
     *from = (uint32_t)((uint64_t)n * thread / job->n_threads);
@@ -38,8 +37,8 @@ static void run_down(void *arg, unsigned thread)
         job->pass(job->w, y, job->in->rgb, row_bytes, job->out->rgb + y * row_bytes);
 }
 
-// n pixels, 4 bytes at a time: the fourth is the next pixel's, which is written after it. The last pixel has
-// none.
+// Copies n pixels, 4 bytes at a time: the fourth byte is overwritten by the next pixel. The last pixel has no
+// successor.
 static inline void copy_pixels(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step, uint32_t n)
 {
     for (; n > 1; n--, to += to_step, from += from_step)
@@ -53,8 +52,8 @@ static inline void copy_exact(uint8_t *to, size_t to_step, const uint8_t *from, 
         memcpy(to, from, PIXEL);
 }
 
-// Rows of a picture to the columns of a strip, or back. By runs of a row, so that what is written stays in
-// the cache whatever the distance of the rows is.
+// Transposes rows of a picture to columns of a strip, or back. By runs of a row, so that written lines stay
+// in the cache whatever the distance of the rows is.
 static void turn(const struct picture *p, uint32_t top, uint32_t n_rows, uint8_t *strip, bool back)
 {
     for (uint32_t left = 0; left < p->width; left += RUN) {
@@ -66,7 +65,7 @@ static void turn(const struct picture *p, uint32_t top, uint32_t n_rows, uint8_t
                 copy_pixels(row, PIXEL, column, STRIP_BYTES, n);
             else if (y + 1 < n_rows)
                 copy_pixels(column, STRIP_BYTES, row, PIXEL, n);
-            else // behind a strip's last row lies the next column's first, which is there already
+            else // the fourth byte is the next column's first, which is there already
                 copy_exact(column, STRIP_BYTES, row, PIXEL, n);
         }
     }
@@ -106,7 +105,7 @@ static bool run_job(struct resize_job *job, bool across, struct thread_pool *poo
     return true;
 }
 
-// One axis; the other one's size is that of in.
+// One axis; the other axis keeps the size of in.
 static bool resize_axis(struct picture *out, const struct picture *in, struct image_size size,
                         const struct image_work *work, struct err *err)
 {

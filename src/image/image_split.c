@@ -1,5 +1,5 @@
 // image_split.c - the tiles of Idefics3 and SmolVLM: resize so that the longer side is L, resize to whole
-// tiles, cut, and the whole picture once more as the last tile. See image.h.
+// tiles, cut; the last tile is the whole picture. See image.h.
 //
 // Sizes are quotients of quotients in double, cut to integers, as the reference computes them: integer
 // arithmetic gives other grids.
@@ -89,7 +89,7 @@ static void cut(struct image_tiles *tiles, const struct picture *whole)
     }
 }
 
-// Cuts whole, and makes the last tile of all of it.
+// Cuts `whole` into tiles, and makes the last tile of all of it.
 static bool fill(struct image_tiles *tiles, const struct picture *whole, struct image_size tile,
                  const struct image_work *work, struct err *err)
 {
@@ -107,7 +107,7 @@ static bool fill(struct image_tiles *tiles, const struct picture *whole, struct 
     return true;
 }
 
-// The second resize, which takes the picture as it is where the first one made whole tiles.
+// The second resize; the first one's result is used as it is where it is whole tiles already.
 static bool make_whole(struct picture *whole, struct picture *longest, struct image_size size,
                        const struct image_work *work, struct err *err)
 {

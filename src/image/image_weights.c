@@ -1,6 +1,6 @@
 // image_weights.c - see image_weights.h. Every expression is in double and in Pillow's order, since a weight
 // that is rounded otherwise changes bytes. The sine is the C library's: another one may differ in its last
-// bit, which moves a weight of 2^22 only where it lies within 1e-9 of a half.
+// bit, which changes a weight of 2^22 only where it is within 1e-9 of a half.
 #include <math.h>
 #include "base/mem.h"
 #include "image/image_weights.h"
@@ -49,7 +49,7 @@ static int32_t rounded(double weight)
     return (int32_t)(weight < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-// values: room for stride. Both axes of a picture that is made smaller see each input pixel at least once.
+// values: room for stride. Both axes of a reduced picture use each input pixel at least once.
 static void weigh(struct image_weights *w, uint32_t out, uint32_t n_in, enum image_filter filter,
                   double *values)
 {

@@ -1,5 +1,5 @@
-// image_weights.h - one axis of a resize: which input pixels an output pixel is made of, and with which
-// weights, in Pillow's integers.
+// image_weights.h - one axis of a resize: the input pixels of each output pixel and their weights, in
+// Pillow's integers.
 #pragma once
 #include "image/image.h"
 

@@ -1,4 +1,4 @@
-// picture.c - the memory of a picture and its bounds, see image.h; and what is transparent on white, see
+// picture.c - the memory of a picture and its bounds, see image.h; and transparency on white, see
 // picture_codec.h.
 #include "base/mem.h"
 #include "image/picture_codec.h"

@@ -1,11 +1,11 @@
-// picture_decode.c - which reader a picture's bytes belong to, the limits before it, and the turn after it;
-// see image.h.
+// picture_decode.c - finds the reader of a picture's bytes, checks the limits before it, and turns the
+// picture after it; see image.h.
 #include "image/picture_codec.h"
 
 static const struct picture_codec *const codecs[] = { &picture_png, &picture_jpeg, &picture_webp };
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
 
-// Formats that are known and not read, by bytes at a place.
+// Formats that are known but not read, by bytes at an offset.
 static const struct {
     size_t at;
     struct str bytes;

@@ -1,5 +1,5 @@
-// picture_exif.c - a picture's orientation out of its EXIF data; see picture_codec.h. No other directory than
-// the first is looked at and no offset is followed twice, so that no data can hold the reader.
+// picture_exif.c - a picture's orientation from its EXIF data; see picture_codec.h. Only the first directory
+// is read and no offset is followed twice, so that no data can loop.
 #include "image/picture_codec.h"
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, TYPE_LONG = 4, ENTRY_BYTES = 12 };
@@ -7,10 +7,10 @@ enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, TYPE_LONG = 4, ENTRY_BYTES = 12
 struct tiff {
     const uint8_t *at;
     size_t n;
-    bool big; // big end first
+    bool big; // big-endian
 };
 
-// n_bytes from offset on; 0 behind the end.
+// n_bytes from offset on; 0 beyond the end.
 static uint32_t number(const struct tiff *t, size_t offset, uint32_t n_bytes)
 {
     uint32_t value = 0;
@@ -43,7 +43,7 @@ uint32_t picture_orientation(struct str exif)
     return orientation >= 1 && orientation <= 8 ? orientation : 1;
 }
 
-// Where output pixel (x, y) comes from: base + x * across + y * down.
+// The source of output pixel (x, y): base + x * across + y * down.
 bool picture_turn(struct picture *p, uint32_t orientation, struct err *err)
 {
     ptrdiff_t w = p->width, h = p->height, last = w * h - 1, bottom = last - (w - 1);

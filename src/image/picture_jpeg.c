@@ -1,8 +1,8 @@
 // picture_jpeg.c - JPEG by libjpeg-turbo with its defaults, as Pillow reads it; CMYK is taken as inverted,
 // which is Adobe's way and the only one in use.
 //
-// A file that ends early is an error, other small damage is not. A progressive file may ask for a pass over
-// all coefficients for every few bytes: the number of scans is bounded, and so is the library's memory.
+// A file that ends early is an error, other small damage is not. A progressive file can cost a pass over all
+// coefficients for every few bytes: the number of scans is bounded, and so is the library's memory.
 #include "image/picture_codec.h"
 
 static bool matches(struct str file)
@@ -86,7 +86,7 @@ static struct str exif_of(const struct jpeg_decompress_struct *jpeg)
     return (struct str){ 0 };
 }
 
-// In here and in what follows the library may jump out.
+// From here on the library may longjmp out.
 static void read_header(struct jpeg_reading *r, struct str file)
 {
     jpeg_create_decompress(&r->jpeg);
@@ -136,7 +136,7 @@ static void read_rows(struct jpeg_reading *r)
 
 static struct jpeg_reading *open_jpeg(struct picture *p, struct err *err)
 {
-    // on the heap: what changes before a jump is still there after it
+    // On the heap: locals that change before a longjmp are undefined after it.
     struct jpeg_reading *r = mem_alloc(sizeof *r);
 
     if (!r) {

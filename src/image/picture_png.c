@@ -1,8 +1,8 @@
 // picture_png.c - PNG by libpng, as Pillow reads it: no gamma and no colour profile, 16 bits cut to the upper
-// 8, an animation's own still picture. Transparency, of whatever kind, stands on white.
+// 8, an animation's own still picture. Any transparency is put on white.
 //
-// Only chunks that make pixels are kept: texts and profiles, which can be bombs, are passed over unread. EXIF
-// may stand before or behind the pixels, so its chunk is looked for here.
+// Only chunks with pixels are kept: texts and profiles, which can be bombs, are skipped. EXIF may stand
+// before or behind the pixels, so its chunk is searched for here.
 #include "image/picture_codec.h"
 
 static const char signature[] = "\x89PNG\r\n\x1a\n";
@@ -85,7 +85,7 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     r->at += n;
 }
 
-// Everything to 8 bits of red, green and blue, with alpha where there is any.
+// Converts everything to 8 bits of red, green and blue, with alpha where there is any.
 static void ask_for_rgb(struct png_reading *r)
 {
     png_set_strip_16(r->png);
@@ -96,7 +96,7 @@ static void ask_for_rgb(struct png_reading *r)
     png_set_gray_to_rgb(r->png);
 }
 
-// An interlaced picture comes several times over all rows, so all must be kept.
+// An interlaced picture passes over all rows several times, so all of them are kept.
 static void read_rgba(struct png_reading *r, int n_passes)
 {
     size_t row_bytes = (size_t)r->p->width * 4;
@@ -122,7 +122,7 @@ static void read_rgb(struct png_reading *r, int n_passes)
             png_read_row(r->png, r->p->rgb + (size_t)y * r->p->width * 3, NULL);
 }
 
-// In here libpng may jump out.
+// From here on libpng may longjmp out.
 static void read_all(struct png_reading *r)
 {
     png_set_user_limits(r->png, PICTURE_MAX_SIDE, PICTURE_MAX_SIDE);

@@ -1,5 +1,5 @@
 // picture_webp.c - WebP by libwebp; of an animation the first frame, at its place on the canvas. Transparency
-// stands on white, and so does a frame that is smaller than the canvas.
+// is put on white, and so is a frame that is smaller than the canvas.
 #include "image/picture_codec.h"
 
 static bool matches(struct str file)
@@ -67,14 +67,14 @@ static bool head(struct picture_head *h, struct str file, struct err *err)
     return true;
 }
 
-// One still picture of this size into memory that is ours.
+// Decodes one still picture of this size into our memory.
 static VP8StatusCode decode_into(uint8_t *pixels, uint32_t width, uint32_t height, bool alpha, WebPData data)
 {
     size_t row_bytes = (size_t)width * (alpha ? 4 : 3);
     WebPDecoderConfig config;
 
     if (!WebPInitDecoderConfig(&config))
-        return VP8_STATUS_INVALID_PARAM; // headers of another version
+        return VP8_STATUS_INVALID_PARAM; // compiled against headers of another version
     config.output.colorspace = alpha ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = pixels;
@@ -85,7 +85,7 @@ static VP8StatusCode decode_into(uint8_t *pixels, uint32_t width, uint32_t heigh
     return status;
 }
 
-// A frame with transparency, or smaller than p: its pixels on white, at its place.
+// Puts a frame with transparency, or smaller than p, on white at its place.
 static bool place_frame(struct picture *p, const WebPIterator *frame, struct err *err)
 {
     uint32_t width = (uint32_t)frame->width, height = (uint32_t)frame->height,

@@ -1,5 +1,4 @@
-// arch.h - how an architecture is written down: what the file must say, which tensors it must hold, one
-// layer.
+// arch.h - the description of an architecture: config keys, tensors, and the recording of one layer.
 #pragma once
 #include "models/model.h"
 
@@ -8,7 +7,7 @@
 struct config_key {
     size_t offset; // in struct model_config, or in the architecture's own sizes
     bool is_float, is_bool, is_own;
-    const char *gguf, *json; // NULL: such files do not have it
+    const char *gguf, *json; // NULL: such files do not have the key
     // when the key is absent
     enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise;
     double value;          // the default
@@ -51,7 +50,7 @@ enum {
     WEIGHT_MXFP4 = 32,      // or else there are bytes, under the name with "_blocks" and with "_scales"
 };
 
-// Of a model with leading dense layers (config.n_dense): those, or the others.
+// For models with leading dense layers (config.n_dense): whether dense layers, the others, or all have it.
 enum weight_layers { LAYERS_ALL, LAYERS_DENSE, LAYERS_MIXTURE };
 
 // The rows of each matrix of another tensor, [stack * all, ...], that make up this one.
@@ -76,7 +75,7 @@ struct weight_key {
     uint32_t stack, used;
     // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
     uint32_t half;
-    uint32_t when; // enum dim: models have it where this size is not 0
+    uint32_t when; // enum dim: only models in which this size is not 0 have it
     enum weight_layers layers;
     const struct weight_slice *slice; // or NULL
 };
@@ -96,9 +95,9 @@ struct weight_key {
 // struct layer_weights is.
 #define OWN_PLACE(weights, field) (N_LAYER_WEIGHTS + offsetof(weights, field) / sizeof(void *))
 
-// Has layer l this tensor? (What is no layer's: l = 0.)
+// Whether layer l has this tensor. l = 0 for tensors outside of layers.
 bool model_has(const struct model *m, const struct weight_key *k, uint32_t l);
-// Is `word` one of the words, which blanks separate?
+// Whether `word` is one of the words, which are separated by blanks.
 bool model_one_of(const char *words, struct str word);
 
 struct arch {

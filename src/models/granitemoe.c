@@ -1,8 +1,8 @@
 // granitemoe.c - Granite 3 with experts (IBM, 2024): Llama's attention and a mixture, with four factors: on
-// the embedding, on attention's scores, on what each half of a layer adds, and under the logits.
+// the embedding, on attention's scores, on the output of each half of a layer, and on the logits.
 //
-// The factor on what is added, m, needs no kernel: the residual stream is kept divided by m. The embedding is
-// divided once, what a layer adds stays as it is, and norm(m x, eps) = norm(x, eps / m^2).
+// The factor m on the halves' outputs needs no kernel: the residual stream is kept divided by m. The
+// embedding is divided once, outputs stay as they are, and norm(m x, eps) = norm(x, eps / m^2).
 #include "models/mixture.h"
 
 struct granite_config {

@@ -1,9 +1,9 @@
-// idefics3.c - the eyes of Idefics3, SmolVLM and SmolVLM2: a SigLIP encoder, pixel shuffle and one product.
-// (Zhai et al. 2023; Laurencon et al. 2024; Marafioti et al. 2025.) Three parts: what the file must say,
-// which tensors it must hold, the tape.
+// idefics3.c - the vision tower of Idefics3, SmolVLM and SmolVLM2: a SigLIP encoder, pixel shuffle and one
+// product. (Zhai et al. 2023; Laurencon et al. 2024; Marafioti et al. 2025.) Three parts: config keys,
+// tensors, the tape.
 //
-// A tile is always full, so a patch's position id is its number. Keys that config.json leaves out have the
-// class's values.
+// A tile is always full, so a patch's position id is its number. Keys that are missing in config.json have
+// the defaults of transformers' class.
 #include <math.h>
 #include "models/arch.h"
 #include "models/tower.h"
@@ -18,7 +18,7 @@
 struct size_key {
     size_t offset; // in struct tower_config
     const char *gguf, *json;
-    uint32_t otherwise, max; // otherwise: in a folder; a GGUF file must say it
+    uint32_t otherwise, max; // otherwise: the default in a folder; a GGUF file must have the key
 };
 
 static const struct size_key sizes[] = {

@@ -1,6 +1,5 @@
 // llama.c - Llama 2 and 3, SmolLM, TinyLlama, Mistral, Devstral: pre-norm decoder, RoPE, GQA, SwiGLU.
-// (Touvron et al. 2023; Jiang et al. 2023.) Three parts: what the file must say, which tensors it must hold,
-// one layer.
+// (Touvron et al. 2023; Jiang et al. 2023.) Three parts: config keys, tensors, one layer.
 #include "models/blocks.h"
 
 static const struct config_key config[] = {

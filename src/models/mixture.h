@@ -1,4 +1,4 @@
-// mixture.h - the feed-forward half of a layer made of experts, and the sizes and weights that models with
+// mixture.h - the feed-forward half of a layer with experts, and the sizes and weights that models with
 // experts share.
 #pragma once
 #include "models/blocks.h"
@@ -7,23 +7,23 @@
 enum mixture_gating { GATING_UNKNOWN, GATING_SOFTMAX, GATING_SIGMOID }; // as GGUF files number them
 
 struct mixture_config {
-    uint32_t n_experts, n_slots; // of a layer, of a token
+    uint32_t n_experts, n_slots; // per layer; per token
     uint32_t n_ffn, n_shared;    // hidden numbers of an expert, of the shared expert
     uint32_t normalise;          // the weights of a token's experts sum to one
     float limit;                 // of the clamped activation, see ops/experts/experts.h; 0: none
     // Of mixture_rule alone:
     uint32_t gating;                  // enum mixture_gating
     uint32_t n_groups, n_used_groups; // of experts: a token chooses groups first
-    uint32_t n_shared_experts;        // that make up the shared expert
+    uint32_t n_shared_experts;        // joined in one shared expert
     uint32_t biased;                  // the router has a bias
-    float scale;                      // of the weights
+    float scale;                      // factor on the weights
 };
 
 struct mixture_weights { // all pointers, as struct layer_weights
     const struct weight *router, *gate, *up, *down;
     const struct weight *router_bias, *gate_bias, *up_bias, *down_bias; // or NULL
     const struct weight *shared_router, *shared_gate, *shared_up, *shared_down;
-    const struct weight *select_bias; // of the choice, not of the weights
+    const struct weight *select_bias; // added for the choice, not in the weights
 };
 
 #define MIXTURE_SIZE(field, gguf_name, json_name, largest, ...)                                   \
@@ -31,7 +31,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
         CONFIG_OWN(struct mixture_config, field), .gguf = gguf_name, .json = json_name, .min = 1, \
                                                   .max = largest, __VA_ARGS__                     \
     }
-// json_count: the key of config.json that counts a layer's experts.
+// json_count: the key of config.json with the number of experts in a layer.
 #define MIXTURE_CONFIG(json_count)                                                                       \
     MIXTURE_SIZE(n_experts, "%s.expert_count", json_count, ROUTE_MAX_EXPERTS, REQUIRED),                 \
         MIXTURE_SIZE(n_slots, "%s.expert_used_count", "num_experts_per_tok", ROUTE_MAX_SLOTS, REQUIRED), \
@@ -45,8 +45,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
     }
 
 #define MIXTURE_DIM(field) OWN_DIM(struct mixture_config, field)
-// A weight of the mixture; more: flags, and .stack and .used for matrices of which there is one for each
-// expert.
+// A weight of the mixture. more: flags, and .stack and .used for matrices that every expert has.
 #define MIXTURE_WEIGHT(field, gguf_name, json_name, n_rows, n_cols, ...)                         \
     {                                                                                            \
         .per_layer = true, .place = OWN_PLACE(struct mixture_weights, field), .gguf = gguf_name, \
@@ -63,7 +62,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
         MIXTURE_WEIGHT(down, "blk.%u.ffn_down_exps.weight", json_down, DIM_COLS, MIXTURE_DIM(n_ffn),     \
                        MIXTURE_STACK)
 
-// DeepSeek's kind, which GLM shares: leading dense layers, groups of experts, a router with its own bias,
+// DeepSeek's kind, also used by GLM: leading dense layers, groups of experts, a router with its own bias,
 // shared experts, draft layers.
 #define MIXTURE_DEEPSEEK_CONFIG                                                                              \
     MIXTURE_CONFIG("n_routed_experts"), MIXTURE_NORMALISE(0),                                                \
@@ -107,7 +106,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
 // not say so, how the router scores: by `scores` in a checkpoint; in a GGUF file by whether the router has a
 // bias.
 bool mixture_complete(struct model *m, enum mixture_gating scores, struct err *err);
-// What the file says of its experts must make sense.
+// Checks that the sizes of the experts fit together.
 bool mixture_check(const struct model *m, struct err *err);
 // An architecture's scratch_cols: the operations' values and workspace, of those that take most.
 uint64_t mixture_scratch_cols(const struct model *m);

@@ -123,7 +123,7 @@ static void config_put(struct model *m, const struct config_key *k, double value
            k->is_float ? (void *)&f : (void *)&u, 4);
 }
 
-// The name's form in this file; text has room for one that begins with another word.
+// The tensor's name in this kind of file. text: room for a name with another prefix.
 static const char *format_of(const struct model *m, const struct weight_key *k, char text[128])
 {
     if (is_gguf(m))
@@ -134,7 +134,7 @@ static const char *format_of(const struct model *m, const struct weight_key *k, 
     return text;
 }
 
-// The form with numbers for its one or two "%u".
+// The name with its one or two "%u" replaced by numbers.
 static void tensor_name(const char *format, uint32_t l, uint32_t number, char name[128])
 {
     const char *mark = strstr(format, "%u"), *second = mark ? strstr(mark + 2, "%u") : NULL;
@@ -179,7 +179,7 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
         *value = (double)((uint32_t)config_get(&m->config, k->other) /
                           (uint32_t)config_get(&m->config, k->divisor));
     else if (k->otherwise == CONFIG_FROM_EMBED) {
-        // the tables begin with it
+        // the tables begin with the embedding
         const struct file_tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name);
         *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
     }
@@ -189,7 +189,7 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
     return true;
 }
 
-// A truth value as a number; absent: *u stays.
+// A boolean key as a number. Absent: *u is unchanged.
 static bool read_bool(const struct model *m, const char *key, uint64_t *u, struct err *err)
 {
     bool b = false;
@@ -200,7 +200,7 @@ static bool read_bool(const struct model *m, const char *key, uint64_t *u, struc
     return true;
 }
 
-// The key's number, or UINT64_MAX / NaN left in place when absent.
+// The key's number. Absent: UINT64_MAX or NaN is left in place.
 static bool config_read(struct model *m, const struct config_key *k, struct err *err)
 {
     char key[128];
@@ -247,7 +247,7 @@ static bool config_check(const struct model *m, struct err *err)
     return true;
 }
 
-// GGUF counts the draft layers among the model's.
+// GGUF's number of layers includes draft layers.
 static bool drop_draft_layers(struct model *m, struct err *err)
 {
     struct model_config *c = &m->config;
@@ -356,7 +356,7 @@ static bool missing(const struct model *m, const struct weight_key *k, const cha
                    model_dim(m, k->rows), model_dim(m, k->cols));
 }
 
-// The parts of a joined matrix are alike.
+// Checks that the parts of a joined matrix have equal shapes and formats.
 static bool part_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                        const struct joined_tensor *j, struct err *err)
 {
@@ -412,7 +412,7 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
     return true;
 }
 
-// One matrix of a tensor for each of the stack.
+// Makes one tensor out of the matrices of the stack.
 static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l,
                          const struct file_tensor **t, struct err *err)
 {
@@ -512,7 +512,7 @@ static bool join_slices(struct model *m, const struct weight_key *k, const struc
     return joined_describe(m, k, j, err);
 }
 
-// Is each matrix of the stack a tensor of its own?
+// Whether each matrix of the stack is a tensor of its own.
 static bool lies_apart(const struct model *m, const struct weight_key *k)
 {
     char text[128];

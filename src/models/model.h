@@ -1,8 +1,8 @@
 // model.h - a model bound to its file: sizes, tensors by their place in the architecture, and the recording
 // of its tape.
 //
-// Nothing here knows a device: weights are handed in by the engine, per stage. A stage is a run of layers;
-// the first one also embeds, the last one also has the head.
+// Nothing here knows a device: the engine passes the weights in, per stage. A stage is a range of layers; the
+// first one also embeds, the last one also has the head.
 #pragma once
 #include "format/model_file.h"
 #include "ops/activate/activate.h"
@@ -15,7 +15,7 @@ struct rope_config {
     float base;
     uint32_t n_dims; // rotated dimensions of a head
     enum rope_scaling_type type;
-    float factor;               // how far the context was stretched
+    float factor;               // how far the context is extended
     float low, high;            // Llama 3: wavelengths between original/high and original/low are blended
     float beta_fast, beta_slow; // YaRN: rotations over the original context between which to blend
     float mscale, mscale_all;   // YaRN as DeepSeek has it: see rope_yarn_factor; 0: absent
@@ -34,11 +34,11 @@ struct model_config {
     struct rope_config rope;
 };
 
-// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by
-// offset. They hold what all architectures share; a layer's other weights lie behind struct layer_weights, in
-// the order of the architecture's own struct.
+// The fields of these two structs are all pointers, so that an architecture's weights table can name them by
+// offset. They are the weights that all architectures share. A layer's other weights follow struct
+// layer_weights, in the order of the architecture's own struct.
 struct model_weights {
-    // frequencies are made, not read
+    // frequencies are computed, not read
     const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies;
 };
 struct layer_weights {
@@ -53,8 +53,8 @@ enum {
 
 struct arch;
 
-// Numbers that an architecture may change: of the embedding, of attention's scores, of the logits; and what
-// norms add.
+// Factors that an architecture may set: on the embedding, on attention's scores, on the logits; and the
+// norms' eps.
 struct model_factors {
     float embed, attend, head, eps;
 };
@@ -90,8 +90,8 @@ struct model {
     float angle_scale;
     struct model_factors factors;
     uint64_t n_parameters, weight_bytes;
-    uint32_t n_experts, n_used_experts; // of a layer, of a token; 0: the model has none
-    uint64_t n_idle, idle_bytes; // of these what one token does not use: the experts that are not chosen
+    uint32_t n_experts, n_used_experts; // per layer; per token; 0: the model has none
+    uint64_t n_idle, idle_bytes;        // of these, not used by one token: the experts that are not chosen
 };
 
 // Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is
@@ -112,7 +112,7 @@ static inline const struct file_tensor **model_layer(const struct model *m, uint
     return m->layers + (size_t)l * m->n_places;
 }
 
-// What recording a stage needs; all of it outlives the tape.
+// The inputs of recording a stage; all of them outlive the tape.
 struct model_stage {
     const struct model *model;
     uint32_t first, last; // layers [first, last)

@@ -1,9 +1,9 @@
-// model_check.c - what a file says of its model against what it holds; see model_check.h.
+// model_check.c - compares the description of a model with the contents of its file; see model_check.h.
 //
-// A model that contradicts itself would run and talk nonsense, so each contradiction is an error in one line.
-// A tensor that nothing uses is one too where it belongs to the language model: its part of the sum would be
-// missing. Not checked here: shapes and missing tensors (model.c). Buffers that are computed anyway, such as
-// rotary frequencies, are harmless and common in older checkpoints.
+// A model that contradicts its description would run and write nonsense, so each contradiction is an error of
+// one line. So is an unused tensor of the language model: its part of the sum would be missing. Not checked
+// here: shapes and missing tensors (model.c). Buffers that are computed anyway, such as rotary frequencies,
+// are harmless and common in older checkpoints.
 #include "models/model_check.h"
 #include <math.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static bool check_value_length(const struct model *m, struct err *err)
                                                    m->config.head_dim, m->arch->name);
 }
 
-// The tensors of the formats that quantization_config describes have other names and types.
+// Formats that quantization_config describes have tensors with other names and types.
 static bool holds_plain_weights(const struct model *m)
 {
     const struct file_tensor *t = model_file_tensor(m->file, "model.layers.0.self_attn.q_proj.weight");
@@ -135,7 +135,7 @@ static bool check_whole_biases(const struct model *m, struct err *err)
     return true;
 }
 
-// config.json promises or denies biases; an architecture that always has them is not asked.
+// config.json can say that there are biases or none. Architectures that always have them do not need it.
 static bool check_promised_biases(const struct model *m, const char *key, const char *part, struct err *err)
 {
     bool promised = false, known = false;
@@ -165,12 +165,13 @@ static bool check_head(const struct model *m, struct err *err)
 
     if (!model_file_bool(m->file, "tie_word_embeddings", &tie, err))
         return false;
-    return tie || !m->tied || m->arch->json_prefix || // of all parts together nobody says the truth
+    return tie || !m->tied || m->arch->json_prefix || // a checkpoint with several parts has no key for all of
+                                                      // them
            err_set(err, ERR_INPUT, "%s: tie_word_embeddings is false, but tensor lm_head.weight is missing",
                    model_file_path(m->file));
 }
 
-// Some tensors that nothing uses: the number, and the first names.
+// Some unused tensors: their number, and the first names.
 struct unused {
     size_t n;
     char names[256];
@@ -204,8 +205,8 @@ static struct str first_word(struct str name)
     return (struct str){ name.at, n == SIZE_MAX ? name.n : n };
 }
 
-// In a GGUF file everything; in a checkpoint what shares the first word with a tensor of the architecture:
-// beside it lie value heads, draft heads and towers.
+// Which tensors belong to the language model. In a GGUF file: all. In a checkpoint: the ones whose name
+// begins with the same word as a tensor of the architecture; others are value heads, draft heads and towers.
 static bool in_language_model(const struct model *m, struct str name)
 {
     if (!is_gguf(m) && m->arch->json_prefix)
@@ -235,7 +236,7 @@ static bool is_of_draft(const struct model *m, struct str name)
     return is_beyond_layers(m, name) && !is_beyond_layers(&deeper, name);
 }
 
-// The tower looks after its own (tower.c).
+// tower.c checks the tower's tensors.
 static bool is_of_eyes(const struct model *m, struct str name)
 {
     return !is_gguf(m) && m->arch->json_prefix && !in_language_model(m, name) &&

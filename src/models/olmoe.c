@@ -1,5 +1,5 @@
 // olmoe.c - OLMoE (Muennighoff et al., 2024): every layer a mixture; q and k have an RMSNorm over all heads
-// together before they rotate.
+// together before RoPE.
 #include <math.h>
 #include "models/mixture.h"
 #include "ops/attend/attend.h"

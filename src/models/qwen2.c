@@ -1,5 +1,5 @@
-// qwen2.c - Qwen2 and Qwen2.5: the Llama decoder with biases on q, k and v (Qwen team, 2024). Rotation pairs
-// are halves in both formats.
+// qwen2.c - Qwen2 and Qwen2.5: the Llama decoder with biases on q, k and v (Qwen team, 2024). RoPE pairs are
+// halves in both formats.
 #include "models/blocks.h"
 
 static const struct config_key config[] = { DECODER_CONFIG };

@@ -1,6 +1,6 @@
-// qwen2moe.c - Qwen1.5 and Qwen2 with experts (Qwen team, 2024): biases on q, k and v, and beside the chosen
-// experts one that serves every token, with a gate of its own. The weights of the chosen are not brought to a
-// sum of one.
+// qwen2moe.c - Qwen1.5 and Qwen2 with experts (Qwen team, 2024): biases on q, k and v; beside the chosen
+// experts a shared expert for every token, with a gate of its own. The weights of the chosen experts are not
+// normalised.
 #include "models/mixture.h"
 
 static const struct config_key config[] = {

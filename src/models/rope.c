@@ -1,4 +1,4 @@
-// rope.c - rotation frequencies and how a stretched context changes them.
+// rope.c - RoPE's frequencies, and how an extended context changes them.
 //
 // Linear: all divided by the factor. Llama 3: long wavelengths divided, short ones kept, blended between.
 // YaRN (Peng et al., 2023): the same idea in terms of rotations over the original context, and a factor on
@@ -72,7 +72,7 @@ void rope_frequencies(const struct rope_config *r, const float *divisors, float 
         *scale = r->attention > 0 ? r->attention : usual_yarn_scale(r);
 }
 
-// One number under any of its names; absent leaves the value.
+// Reads one number under any of its names. Absent: the value is unchanged.
 struct rope_key {
     // GGUF name after the architecture, config.json before and since transformers 5
     const char *gguf, *old, *now;

@@ -1,5 +1,5 @@
-// smolvlm.c - the language half of Idefics3, SmolVLM and SmolVLM2 in a checkpoint that holds both halves: the
-// Llama decoder. (Laurencon et al. 2024; Marafioti et al. 2025.) GGUF files have it as "llama". The eyes are
+// smolvlm.c - the language half of Idefics3, SmolVLM and SmolVLM2 in a checkpoint with both halves: the Llama
+// decoder. (Laurencon et al. 2024; Marafioti et al. 2025.) GGUF files have it as "llama". The vision tower is
 // in idefics3.c.
 #include "models/blocks.h"
 

@@ -1,4 +1,4 @@
-// tower.c - binds a file to a kind of tower; see tower.h.
+// tower.c - binds a file to a kind of vision tower; see tower.h.
 #include "models/tower.h"
 #include <string.h>
 #include "base/mem.h"
@@ -140,7 +140,7 @@ static bool check_shape(const struct tower *t, const struct tower_key *k, const 
     return true;
 }
 
-// Early converters gave ffn_up and ffn_down each other's names.
+// Early converters swapped the names of ffn_up and ffn_down.
 static const char *name_of(const struct tower *t, const struct tower_key *k, char text[128])
 {
     const char *format = is_gguf(t) ? k->gguf : k->json;
@@ -205,7 +205,7 @@ static bool bind_tensors(struct tower *t, struct err *err)
     return true;
 }
 
-// A tensor of the tower that the table does not name would be missing from the sum.
+// Refuses a tensor of the tower that the table does not name: its part of the sum would be missing.
 static bool in_tower(const struct tower *t, struct str name)
 {
     return is_gguf(t) || str_starts(name, STR("model.vision_model.")) ||

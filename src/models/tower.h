@@ -1,13 +1,12 @@
-// tower.h - the eyes of a model: an encoder of pictures and its connector, bound to a file, and the recording
-// of its tape.
+// tower.h - a vision tower: an encoder of pictures and its connector, bound to a file, and the recording of
+// its tape.
 //
 // The file is the mmproj GGUF beside a text model, or the safetensors folder that holds both. A tower's tape
 // has one row per patch of all tiles in the step, one output per row of embeddings:
 //   tokens: the patch's position id     slots: the tile     positions: the patch's number in its tile, from 0
 //   outputs: the row at the upper left corner of each square that becomes one row of embeddings
 // The embeddings land in the rows of a pool that `places` names, and the text tape reads them from there
-// (ops/embed).
-// Not here: how a picture becomes tiles (src/image), who runs the tape (src/engine).
+// (ops/embed). Not here: how a picture becomes tiles (src/image), and playing the tape (src/engine).
 #pragma once
 #include "device/tape.h"
 #include "format/model_file.h"
@@ -25,7 +24,7 @@ struct tower_config {
 // Fields of these two structs are all pointers, so that a tower's table can name them by offset.
 struct tower_weights {
     const struct weight *patch, *patch_bias, *position, *post_norm, *post_norm_bias, *connect;
-    const struct weight *pixels; // [3, 256] what each byte is for the tower: made, not read
+    const struct weight *pixels; // [3, 256] the normalised value of each byte: computed, not read
 };
 struct tower_layer {
     const struct weight *norm1, *norm1_bias, *q, *q_bias, *k, *k_bias, *v, *v_bias, *o, *o_bias;
@@ -54,7 +53,7 @@ struct tower_arch {
     const char *model_types; // in config.json's model_type, separated by blanks
     const struct tower_key *weights;
     uint32_t n_weights;
-    bool (*read)(struct tower *t, struct err *err); // fills t->config, but for n_out
+    bool (*read)(struct tower *t, struct err *err); // fills t->config, except n_out
     void (*record)(struct tape *tape, const struct tower_stage *s);
 };
 
@@ -62,22 +61,22 @@ struct tower {
     const struct tower_arch *arch;
     const struct model_file *file; // borrowed
     struct tower_config config;
-    bool swapped;                                       // ffn_up and ffn_down have each other's names
+    bool swapped;                                       // ffn_up and ffn_down are swapped
     const struct file_tensor *tensors[N_TOWER_WEIGHTS]; // by place
     const struct file_tensor **layers;                  // [n_layers, N_TOWER_LAYER_WEIGHTS]
     uint64_t n_parameters, weight_bytes;
 };
 
-// Is there a tower in this file?
+// Whether the file has a tower.
 bool tower_is_in(const struct model_file *file);
-// Reads and checks the sizes, and binds every tensor; n_out is the text model's width. The message names what
+// Reads and checks the sizes, and binds every tensor. n_out: the text model's width. The message names what
 // was found and expected.
 bool tower_bind(struct tower *t, const struct model_file *file, uint32_t n_out, struct err *err);
 void tower_release(struct tower *t);           // zeroed is allowed
 uint32_t tower_patches(const struct tower *t); // rows of a tile
 uint32_t tower_rows(const struct tower *t);    // rows of embeddings of a tile
 
-// What recording needs; all of it outlives the tape.
+// The inputs of recording; all of them outlive the tape.
 struct tower_stage {
     const struct tower *tower;
     struct tower_weights weights;
@@ -85,7 +84,7 @@ struct tower_stage {
     const struct buffer *pixels;      // [tiles of a step, T, T, 3] bytes
     const struct buffer *places;      // [max_outputs] u32: the pool's row of each output
     const struct buffer *pool;        // [pool rows, n_out] fp32
-    const struct buffer *history;     // that no row reads
+    const struct buffer *history;     // not read by any row
     const struct buffer *encoded; // [max_rows, n_cols] fp32: keeps the encoder's output for tests; or NULL
 };
 void tower_record(struct tape *tape, const struct tower_stage *s);
