@@ -55,10 +55,10 @@ enum weight_layers { LAYERS_ALL, LAYERS_DENSE, LAYERS_MIXTURE };
 
 // The rows of each matrix of another tensor, [stack * all, ...], that make up this one.
 struct weight_slice {
-    const char
-        *gguf;    // the other tensor in GGUF files that lack this one; in checkpoints it is weight_key.json
-    uint32_t all; // enum dim: rows of a matrix there
-    bool last;    // the last of them; else the first
+    // the other tensor in GGUF files that lack this one; in checkpoints it is weight_key.json
+    const char *gguf;
+    uint32_t all;    // enum dim: rows of a matrix there
+    bool last;       // the last of them; else the first
     bool transposed; // they are this tensor's columns
 };
 

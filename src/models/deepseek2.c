@@ -44,7 +44,7 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
                   struct tensor angles)
 {
     latent_attention(t, s, l, x, angles);
-    block_mixture_or_dense(t, s, l, x);
+    mixture_or_dense_block(t, s, l, x);
 }
 
 const struct arch arch_deepseek2 = { .name = "deepseek2",

@@ -58,7 +58,7 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
                   struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
-    block_mixture_or_dense(t, s, l, x);
+    mixture_or_dense_block(t, s, l, x);
 }
 
 const struct arch arch_glm4moe = { .name = "glm4moe",

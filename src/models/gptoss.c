@@ -85,7 +85,7 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
     block_attend(t, s, l, x,
                  (struct attend){
                      .q = q, .window = has_window(l) ? s->model->config.window : 0, .sinks = own->sinks });
-    block_mixture(t, s, l, x,
+    mixture_block(t, s, l, x,
                   (struct route_rule){ ROUTE_CHOSEN, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
 }
 

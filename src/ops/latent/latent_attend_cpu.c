@@ -139,8 +139,8 @@ static void attend_tile(const struct cpu_call *call, const struct latent_tiling 
     args.n_heads = all->n_heads * (group + 1) / t->n_groups - head;
     for (uint32_t r = first, length; r < end; r += length) {
         length = attend_run_length(call->step, r, end);
-        float *partial = t->n_splits > 1 ? cpu_row(call, LATENT_ATTEND_WORK, r)
-                                         : NULL; // [n_splits][n_heads][latent_dims + sums]
+        // [n_splits][n_heads][latent_dims + sums]
+        float *partial = t->n_splits > 1 ? cpu_row(call, LATENT_ATTEND_WORK, r) : NULL;
         rows->attend(&(struct attend_run){
             .args = &args,
             .table = table_of(call, r),

@@ -44,8 +44,8 @@ struct moe_params {
     u32 n_rounds;                    // at most, of a block
     u32 rank_log2;                   // threads that rank an expert
     u32 round_bytes, slot_bytes;
-    u32 down_at, row_at,
-        state_at; // in shared memory; first the rounds, in whose place then come hidden numbers
+    // in shared memory; first the rounds, in whose place then come hidden numbers
+    u32 down_at, row_at, state_at;
 };
 
 SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8
