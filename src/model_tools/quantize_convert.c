@@ -36,10 +36,10 @@ static void write_sizes(struct convert *c)
         float f;
         memcpy(&u, field, sizeof u);
         memcpy(&f, field, sizeof f);
-        bool draft =
-            !k->is_own && k->offset == offsetof(struct model_config, n_draft); // left out, with its layers
-        if (draft || !k->gguf || strncmp(k->gguf, "%s.", 3) != 0 ||
-            (!k->is_float && !k->is_bool && u == 0)) // 0: does not apply
+        // left out, with its layers
+        bool draft = !k->is_own && k->offset == offsetof(struct model_config, n_draft);
+        // 0: does not apply
+        if (draft || !k->gguf || strncmp(k->gguf, "%s.", 3) != 0 || (!k->is_float && !k->is_bool && u == 0))
             continue;
         if (k->is_bool)
             gguf_write_bool(c->w, key_of(c, k->gguf + 3, key), u != 0);
