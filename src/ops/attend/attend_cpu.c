@@ -35,22 +35,22 @@ static float score(const struct query_head *h, uint32_t position)
 
 static void head_plain(const struct query_head *h, float *out)
 {
-    float top = h->sink ? *h->sink : -INFINITY, total = 0;
+    float row_max = h->sink ? *h->sink : -INFINITY, row_sum = 0;
 
     for (uint32_t j = h->first; j <= h->last; j++)
-        top = fmaxf(top, score(h, j));
+        row_max = fmaxf(row_max, score(h, j));
     for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
         out[d] = 0;
     for (uint32_t j = h->first; j <= h->last; j++) {
-        float weight = expf(score(h, j) - top);
+        float weight = expf(score(h, j) - row_max);
         const float *v = read_token(h, j, true);
-        total += weight;
+        row_sum += weight;
         for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
             out[d] += weight * v[d];
     }
-    total += h->sink ? expf(*h->sink - top) : 0;
+    row_sum += h->sink ? expf(*h->sink - row_max) : 0;
     for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
-        out[d] /= total;
+        out[d] /= row_sum;
 }
 
 static void attend_plan(const struct cpu_call *call, struct cpu_plan *plan)

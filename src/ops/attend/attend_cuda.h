@@ -27,8 +27,8 @@ enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 };
 #ifdef __CUDACC__
 // The sum of exp(score - top) of a head's scores, its sink among them.
 template <bool SINKS>
-static __device__ __forceinline__ f32 attend_total(const struct attend_params &p, u32 head, f32 top,
-                                                   f32 total)
+static __device__ __forceinline__ f32 attend_row_sum(const struct attend_params &p, u32 head, f32 top,
+                                                     f32 total)
 {
     return SINKS ? total + expf(p.sinks[head] - top) : total;
 }

@@ -9,12 +9,11 @@
 //   a split  |  0   |  1   |  2   |  3   |         split rows: 4 heads of a GQA group share a read
 //            +------+------+------+------+--
 //
-// Online softmax: each warp keeps a running max and a running sum; the warps of a block meet in shared
-// memory, and the last block of several to arrive adds the splits' parts in their order. The number of splits
-// depends on the row's position and the tape alone.
-// Registers: a lane holds eight tokens of one dimension of K and eight dimensions of one token of V, 16 bytes
-// of F16. BF16 and Q8_0 are stored in groups of two and four numbers, so it reads the 32 bytes that it shares
-// with its neighbours and keeps its own.
+// Online softmax: each warp keeps a running max and a running sum; the warps of a block are combined in
+// shared memory, and the last block of several to arrive adds the splits' parts in their order. The number of
+// splits depends on the row's position and the tape alone. Registers: a lane holds eight tokens of one
+// dimension of K and eight dimensions of one token of V, 16 bytes of F16. BF16 and Q8_0 are stored in groups
+// of two and four numbers, so it reads the 32 bytes that it shares with its neighbours and keeps its own.
 // Pipeline: the next page is loaded while this one is used; pages older than the step are read before the
 // block's inputs are there (programmatic dependent launch).
 // Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
@@ -53,7 +52,7 @@ static __device__ __forceinline__ struct seen_range range_of(const struct attend
     return r;
 }
 
-static __device__ __forceinline__ struct kv_split share_of(const struct attend_params &p,
+static __device__ __forceinline__ struct kv_split split_of(const struct attend_params &p,
                                                            const struct seen_range &r)
 {
     u32 group = p.args.n_heads / p.args.pages.n_kv_heads, h = blockIdx.y % group;
@@ -174,14 +173,14 @@ static __device__ __forceinline__ u32 keeping_lane(u32 token)
 }
 
 template <u32 DIM> struct room { // shared memory: what the warps found
-    f32 top[4][WARPS], total[4][WARPS];
+    f32 row_max[4][WARPS], row_sum[4][WARPS];
     f32 sums[WARPS][4][DIM];
 };
 
 template <u32 DIM, u32 HEADS> struct state { // of a warp
     f32 q[HEADS == 1 ? DIM / 16 : 1]; // of dimensions lane / 2 + 16 i, times scale; several heads' lie where
                                       // the warp's sums will
-    f32 top[HEADS], total[HEADS];
+    f32 row_max[HEADS], row_sum[HEADS];
     f32 sums[HEADS][8]; // of dimensions 8 (lane % lanes) + j, over the lane's tokens
 };
 
@@ -204,8 +203,8 @@ static __device__ __forceinline__ void load_queries(const struct attend_params &
         for (u32 i = lane; i < DIM; i += 32)
             if (HEADS > 1)
                 room.sums[threadIdx.x / 32][h][i] = q[i] * p.args.scale;
-        s.top[h] = -INFINITY_F32;
-        s.total[h] = 0;
+        s.row_max[h] = -INFINITY_F32;
+        s.row_sum[h] = 0;
 #pragma unroll
         for (u32 j = 0; j < 8; j++)
             s.sums[h][j] = 0;
@@ -245,13 +244,13 @@ page_weights(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, co
     for (u32 h = 0; h < HEADS; h++) {
         f32 score = spread_sum(scores[h]);
         score = seen ? score : -INFINITY_F32;
-        f32 top = fmaxf(s.top[h], warp_max(score)), keep = expf(s.top[h] - top);
-        weights[h] = expf(score - top); // every page has a token that is seen, so top is a number
-        s.total[h] = s.total[h] * keep + warp_sum(lane & 2 ? 0 : weights[h]);
-        s.top[h] = top;
+        f32 row_max = fmaxf(s.row_max[h], warp_max(score)), rescale = expf(s.row_max[h] - row_max);
+        weights[h] = expf(score - row_max); // every page has a token that is seen, so row_max is a number
+        s.row_sum[h] = s.row_sum[h] * rescale + warp_sum(lane & 2 ? 0 : weights[h]);
+        s.row_max[h] = row_max;
 #pragma unroll
         for (u32 j = 0; j < 8; j++)
-            s.sums[h][j] *= keep;
+            s.sums[h][j] *= rescale;
     }
 }
 
@@ -316,19 +315,20 @@ static __device__ __forceinline__ void put_state(struct state<DIM, HEADS> &s, st
                 make_float4(s.sums[h][4], s.sums[h][5], s.sums[h][6], s.sums[h][7]);
         }
         if (lane == 0) {
-            room.top[h][warp] = s.top[h];
-            room.total[h][warp] = s.total[h];
+            room.row_max[h][warp] = s.row_max[h];
+            room.row_sum[h][warp] = s.row_sum[h];
         }
     }
 }
 
-struct split_sums { // of a result that was split: sums of exp(score - top)
-    f32 top, total, sum;
+struct split_sums { // of a result that was split: sums of exp(score - row_max)
+    f32 row_max, row_sum, sum;
 };
-static __device__ __forceinline__ void add_part(struct split_sums *to, f32 top, f32 total, f32 sum)
+static __device__ __forceinline__ void add_part(struct split_sums *to, f32 row_max, f32 row_sum, f32 sum)
 {
-    f32 higher = fmaxf(to->top, top), keep = expf(to->top - higher), scale = expf(top - higher);
-    *to = { higher, to->total * keep + total * scale, to->sum * keep + sum * scale };
+    f32 new_max = fmaxf(to->row_max, row_max), rescale = expf(to->row_max - new_max),
+        scale = expf(row_max - new_max);
+    *to = { new_max, to->row_sum * rescale + row_sum * scale, to->sum * rescale + sum * scale };
 }
 
 // Number `at` of a row's result. A warp brings 32 side by side.
@@ -360,38 +360,39 @@ static __device__ __forceinline__ void combine(const struct attend_params &p, co
         for (u32 k = 0; k < s.n_splits; k++, parts += DIM + 2)
             add_part(&all, __ldcg(parts + DIM), __ldcg(parts + DIM + 1), __ldcg(parts + i % DIM));
         put_result<DIM>(p, row, s.head * DIM + i,
-                        all.sum / attend_total<SINKS>(p, s.head + i / DIM, all.top, all.total));
+                        all.sum / attend_row_sum<SINKS>(p, s.head + i / DIM, all.row_max, all.row_sum));
     }
     if (threadIdx.x == 0)
         p.arrived[place] = 0;
 }
 
 template <u32 DIM, bool SINKS>
-static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room,
-                                            const struct kv_split &s, u32 row)
+static __device__ __forceinline__ void
+combine_warps(const struct attend_params &p, const struct room<DIM> &room, const struct kv_split &s, u32 row)
 {
     u32 n_warps = min(s.end - s.first, (u32)WARPS);
     u64 place = (u64)row * p.args.n_heads + s.head;
 
     for (u32 i = threadIdx.x; i < s.n_heads * DIM; i += ATTEND_FEW_THREADS) {
         u32 h = i / DIM;
-        f32 top = room.top[h][0], total = 0, sum = 0;
+        f32 row_max = room.row_max[h][0], row_sum = 0, sum = 0;
         for (u32 w = 1; w < n_warps; w++)
-            top = fmaxf(top, room.top[h][w]);
+            row_max = fmaxf(row_max, room.row_max[h][w]);
         for (u32 w = 0; w < n_warps; w++) {
-            f32 scale = expf(room.top[h][w] - top);
-            total += room.total[h][w] * scale;
+            f32 scale = expf(room.row_max[h][w] - row_max);
+            row_sum += room.row_sum[h][w] * scale;
             sum += room.sums[w][h][i % DIM] * scale;
         }
         if (s.n_splits == 1) {
-            put_result<DIM>(p, row, s.head * DIM + i, sum / attend_total<SINKS>(p, s.head + h, top, total));
+            put_result<DIM>(p, row, s.head * DIM + i,
+                            sum / attend_row_sum<SINKS>(p, s.head + h, row_max, row_sum));
             continue;
         }
         f32 *part = p.partial + ((place + h) * p.n_splits * 4 + s.split) * (DIM + 2);
         part[i % DIM] = sum;
         if (i % DIM == 0) {
-            part[DIM] = top;
-            part[DIM + 1] = total;
+            part[DIM] = row_max;
+            part[DIM + 1] = row_sum;
         }
     }
     if (s.n_splits > 1)
@@ -399,8 +400,8 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
 }
 
 template <u32 DIM, u32 HEADS, u32 K, u32 V, bool SINKS>
-static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct seen_range &r,
-                                                  const struct kv_split &s, struct room<DIM> &room)
+static __device__ __forceinline__ void run_split(const struct attend_params &p, const struct seen_range &r,
+                                                 const struct kv_split &s, struct room<DIM> &room)
 {
     u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
     bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
@@ -427,7 +428,7 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
         put_state(state, room);
     }
     __syncthreads();
-    meet<DIM, SINKS>(p, room, s, row);
+    combine_warps<DIM, SINKS>(p, room, s, row);
 }
 
 template <u32 DIM, u32 K, u32 V, bool SINKS>
@@ -446,14 +447,14 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
         return;
     }
     struct seen_range r = range_of(p, row);
-    struct kv_split s = share_of(p, r);
+    struct kv_split s = split_of(p, r);
     if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones
                                // it depends on
         return;
     if (s.n_heads == 1)
-        take_share<DIM, 1, K, V, SINKS>(p, r, s, room);
+        run_split<DIM, 1, K, V, SINKS>(p, r, s, room);
     else
-        take_share<DIM, 4, K, V, SINKS>(p, r, s, room);
+        run_split<DIM, 4, K, V, SINKS>(p, r, s, room);
 }
 
 // Kernels named sinks are for models that have them: gpt-oss, whose heads are of 64.

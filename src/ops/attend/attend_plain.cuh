@@ -6,12 +6,12 @@
 extern "C" __global__ void __launch_bounds__(128) KERNEL(const __grid_constant__ struct attend_params p)
 {
     extern __shared__ __align__(16) f32 plain_shared[]; // q, then the sum [head_dim]
-    __shared__ f32 tops[4], totals[4];
+    __shared__ f32 row_maxes[4], row_sums[4];
     const struct page_shape &shape = p.args.pages;
     u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads),
         lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     struct page_side k = { &shape, (void *)p.k_pages, false }, v = { &shape, (void *)p.v_pages, true };
-    f32 *q = plain_shared, *out = q + shape.head_dim, top = -__int_as_float(0x7f800000), total = 0;
+    f32 *q = plain_shared, *out = q + shape.head_dim, row_max = -__int_as_float(0x7f800000), row_sum = 0;
     f32 sums[16]; // lane's dimensions: lane, lane + 32, ...; up to 512
 
     wait_for_inputs();
@@ -35,29 +35,30 @@ extern "C" __global__ void __launch_bounds__(128) KERNEL(const __grid_constant__
         for (u32 d = lane; d < shape.head_dim; d += 32)
             score += q[d] * page_get(k, page, kv, j % PAGE_TOKENS, d);
         score = warp_sum(score) * p.args.scale;
-        f32 higher = fmaxf(top, score), keep = expf(top - higher), weight = expf(score - higher);
-        top = higher;
-        total = total * keep + weight;
+        f32 new_max = fmaxf(row_max, score), rescale = expf(row_max - new_max),
+            weight = expf(score - new_max);
+        row_max = new_max;
+        row_sum = row_sum * rescale + weight;
 #pragma unroll
         for (u32 i = 0; i < 16; i++)
             if (i < n_sums && lane + 32 * i < shape.head_dim)
-                sums[i] = sums[i] * keep + weight * page_get(v, page, kv, j % PAGE_TOKENS, lane + 32 * i);
+                sums[i] = sums[i] * rescale + weight * page_get(v, page, kv, j % PAGE_TOKENS, lane + 32 * i);
     }
     if (lane == 0) {
-        tops[warp] = top;
-        totals[warp] = total;
+        row_maxes[warp] = row_max;
+        row_sums[warp] = row_sum;
     }
     __syncthreads();
-    f32 all = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3])), sum = 0;
+    f32 all = fmaxf(fmaxf(row_maxes[0], row_maxes[1]), fmaxf(row_maxes[2], row_maxes[3])), sum = 0;
     for (u32 w = 0; w < 4; w++)
-        sum += totals[w] * expf(tops[w] - all);
-    sum = attend_total<SINKS>(p, h, all, sum);
+        sum += row_sums[w] * expf(row_maxes[w] - all);
+    sum = attend_row_sum<SINKS>(p, h, all, sum);
     for (u32 w = 0; w < 4; w++) {
         if (warp == w)
 #pragma unroll
             for (u32 i = 0; i < 16; i++)
                 if (i < n_sums && lane + 32 * i < shape.head_dim)
-                    out[lane + 32 * i] += sums[i] * expf(top - all);
+                    out[lane + 32 * i] += sums[i] * expf(row_max - all);
         __syncthreads();
     }
     for (u32 d = threadIdx.x; d < shape.head_dim; d += 128)

@@ -83,8 +83,8 @@ template <u32 D, bool SINKS> struct attention {
     u32 shared, kv_head;
     u32 q[D / 16][4];
     f32 out[D / 8][4];
-    f32 top[2], total[2]; // of rows g and g + 8
-    u32 position[2];      // ~0: not in this run
+    f32 row_max[2], row_sum[2]; // of rows g and g + 8
+    u32 position[2];            // ~0: not in this run
 
     static constexpr u32 page_bytes = PAGE_TOKENS * D * 2, tile_bytes = TILE_PAGES * page_bytes;
 
@@ -186,7 +186,7 @@ template <u32 D, bool SINKS> struct attention {
     // not count.
     __device__ __forceinline__ void soften(f32 (&s)[TILE_TOKENS / 8][4], u32 first_token, bool masked)
     {
-        f32 higher[2] = { top[0], top[1] };
+        f32 new_max[2] = { row_max[0], row_max[1] };
         if (masked)
 #pragma unroll
             for (u32 n = 0; n < TILE_TOKENS / 8; n++)
@@ -198,45 +198,45 @@ template <u32 D, bool SINKS> struct attention {
         for (u32 n = 0; n < TILE_TOKENS / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
-                higher[i / 2] = fmaxf(higher[i / 2], s[n][i]);
-        rescale(higher);
+                new_max[i / 2] = fmaxf(new_max[i / 2], s[n][i]);
+        rescale(new_max);
         // Where nothing was seen yet, the highest is LOWEST too and must not weigh 1.
-        f32 base[2] = { top[0] <= LOWEST ? 0 : top[0], top[1] <= LOWEST ? 0 : top[1] };
+        f32 base[2] = { row_max[0] <= LOWEST ? 0 : row_max[0], row_max[1] <= LOWEST ? 0 : row_max[1] };
 #pragma unroll
         for (u32 n = 0; n < TILE_TOKENS / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 s[n][i] = exp2_near(s[n][i] - base[i / 2]);
-                total[i / 2] += s[n][i];
+                row_sum[i / 2] += s[n][i];
             }
     }
 
-    __device__ __forceinline__ void rescale(f32 (&higher)[2])
+    __device__ __forceinline__ void rescale(f32 (&new_max)[2])
     {
 #pragma unroll
         for (u32 which = 0; which < 2; which++) {
-            higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 1));
-            higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 2));
-            f32 keep = exp2_near(top[which] - higher[which]);
-            top[which] = higher[which];
-            total[which] *= keep;
+            new_max[which] = fmaxf(new_max[which], __shfl_xor_sync(~0u, new_max[which], 1));
+            new_max[which] = fmaxf(new_max[which], __shfl_xor_sync(~0u, new_max[which], 2));
+            f32 factor = exp2_near(row_max[which] - new_max[which]);
+            row_max[which] = new_max[which];
+            row_sum[which] *= factor;
 #pragma unroll
             for (u32 n = 0; n < D / 8; n++) {
-                out[n][2 * which] *= keep;
-                out[n][2 * which + 1] *= keep;
+                out[n][2 * which] *= factor;
+                out[n][2 * which + 1] *= factor;
             }
         }
     }
 
     __device__ __forceinline__ void put(u32 row, u32 head, u32 which)
     {
-        f32 sum = total[which];
+        f32 sum = row_sum[which];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         if (position[which] == ~0u)
             return;
         if (SINKS)
-            sum += exp2f(p.sinks[head] * 1.4426950408889634f - top[which]);
+            sum += exp2f(p.sinks[head] * 1.4426950408889634f - row_max[which]);
         f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
@@ -299,8 +299,8 @@ static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a
         bool mine = row >= r.first && row < r.end;
         a.position[which] = mine ? r.position + row - r.first : ~0u;
         a.load_q(base + row, blockIdx.y, mine, which);
-        a.top[which] = LOWEST;
-        a.total[which] = 0;
+        a.row_max[which] = LOWEST;
+        a.row_sum[which] = 0;
     }
 #pragma unroll
     for (u32 n = 0; n < D / 8; n++)

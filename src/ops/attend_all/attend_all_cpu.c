@@ -29,24 +29,24 @@ static void head_plain(const struct cpu_call *call, uint32_t r, uint32_t first, 
     const struct attend_all_args *args = cpu_args(call);
     const uint32_t n = args->head_dim, at = head * n, last = attend_all_end(call->step, r);
     const float *q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + at;
-    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, top = -INFINITY,
-          total = 0;
+    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, row_max = -INFINITY,
+          row_sum = 0;
 
     for (uint32_t j = first; j < last; j++) {
         weights[j - first] = dot(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
-        top = fmaxf(top, weights[j - first]);
+        row_max = fmaxf(row_max, weights[j - first]);
     }
     for (uint32_t d = 0; d < n; d++)
         out[d] = 0;
     for (uint32_t j = first; j < last; j++) {
         const float *v = (const float *)cpu_row(call, ATTEND_ALL_V, j) + at;
-        float weight = expf(weights[j - first] - top);
-        total += weight;
+        float weight = expf(weights[j - first] - row_max);
+        row_sum += weight;
         for (uint32_t d = 0; d < n; d++)
             out[d] += weight * v[d];
     }
     for (uint32_t d = 0; d < n; d++)
-        out[d] /= total;
+        out[d] /= row_sum;
 }
 
 static void attend_all_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)

@@ -51,24 +51,24 @@ VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, cons
 // Scores of n keys become weights, 0 behind the last one; returns their sum.
 VEC_INLINE float weigh_all(float *scores, uint32_t n)
 {
-    vf top = vf_set(-INFINITY), total = vf_set(0);
+    vf row_max = vf_set(-INFINITY), row_sum = vf_set(0);
     uint32_t whole = n / VF * VF;
 
     for (uint32_t i = 0; i < whole; i += VF)
-        top = vf_max(vf_load(scores + i), top);
+        row_max = vf_max(vf_load(scores + i), row_max);
     if (whole < n)
-        top = vf_max(vf_first(vf_load(scores + whole), vf_set(-INFINITY), n - whole), top);
-    top = vf_set(-vf_top(top));
+        row_max = vf_max(vf_first(vf_load(scores + whole), vf_set(-INFINITY), n - whole), row_max);
+    row_max = vf_set(-vf_top(row_max));
     for (uint32_t i = 0; i < n; i += VF) {
-        vf weight = vf_first(vf_exp(vf_add(vf_load(scores + i), top)), vf_set(0), n - i);
+        vf weight = vf_first(vf_exp(vf_add(vf_load(scores + i), row_max)), vf_set(0), n - i);
         vf_store(scores + i, weight);
-        total = vf_add(total, weight);
+        row_sum = vf_add(row_sum, weight);
     }
-    return vf_sum(total);
+    return vf_sum(row_sum);
 }
 
 // P: vectors of dims from d on, 2 or 1; the last one may be cut.
-VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *totals,
+VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *row_sums,
                            float *out, uint32_t d, const int R, const int P)
 {
     const uint32_t n = attend_all_padded(b->n_keys), left = b->args->head_dim - d;
@@ -82,7 +82,7 @@ VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weight
             vf_fma(vf_set(weights[(size_t)r * n + j]), x[p], sum[r][p]);
     }
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)
-        vf_store_n(out + (size_t)r * b->stride + d + p * VF, vf_div(sum[r][p], vf_set(totals[r])),
+        vf_store_n(out + (size_t)r * b->stride + d + p * VF, vf_div(sum[r][p], vf_set(row_sums[r])),
                    left - (uint32_t)p * VF);
 }
 
@@ -90,16 +90,16 @@ VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, cons
                             float *scores, const int R)
 {
     const uint32_t head_dim = b->args->head_dim;
-    float *out = b->out + (size_t)row * b->stride, totals[ATTEND_ALL_ROWS];
+    float *out = b->out + (size_t)row * b->stride, row_sums[ATTEND_ALL_ROWS];
     uint32_t d = 0;
 
     score_all(b, b->q + (size_t)row * b->stride, panels, scores, R);
     for (int r = 0; r < R; r++)
-        totals[r] = weigh_all(scores + (size_t)r * attend_all_padded(b->n_keys), b->n_keys);
+        row_sums[r] = weigh_all(scores + (size_t)r * attend_all_padded(b->n_keys), b->n_keys);
     for (; d + 2 * VF <= head_dim; d += 2 * VF)
-        sum_values(b, scores, totals, out, d, R, 2);
+        sum_values(b, scores, row_sums, out, d, R, 2);
     for (; d < head_dim; d += VF)
-        sum_values(b, scores, totals, out, d, R, 1);
+        sum_values(b, scores, row_sums, out, d, R, 1);
 }
 
 SIMD static void VEC(attend_all)(const struct attend_all_block *b)

@@ -30,9 +30,9 @@ struct stream {
     struct kv_flow flow;
     uint32_t base, n_blocks, from, end; // the first block's first key; keys [from, end) are seen
     // Of even and of odd blocks:
-    const unsigned char *pages[2][2 * BLOCK_PAGES];     // of the first KV head: K, then V
-    float *scores[2];                                   // [n_kv][UNITS][columns][UNIT_KEYS]; then weights
-    _Alignas(64) float tops[2][ATTEND_MAX_COLUMNS][VF]; // the highest scores, by lane
+    const unsigned char *pages[2][2 * BLOCK_PAGES]; // of the first KV head: K, then V
+    float *scores[2];                               // [n_kv][UNITS][columns][UNIT_KEYS]; then weights
+    _Alignas(64) float row_maxes[2][ATTEND_MAX_COLUMNS][VF]; // the highest scores, by lane
 };
 
 struct unit {                                             // two pages of one KV head
@@ -131,7 +131,8 @@ static inline bool find_unit(struct stream *t, uint32_t block, uint32_t i, bool 
 }
 
 // Scores of C columns, [C][UNIT_KEYS]; tops [C][VF].
-VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *scores, float *tops, const int C)
+VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *scores, float *row_maxes,
+                           const int C)
 {
     const unsigned char *k[VEC_PAGES] = { u->at[0], u->at[1] };
     vf sum[VEC_COLUMNS][VEC_PAGES];
@@ -157,16 +158,16 @@ VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *score
     }
     UNROLL for (int c = 0; c < C; c++)
     {
-        vf top = vf_load(tops + c * VF);
+        vf row_max = vf_load(row_maxes + c * VF);
         UNROLL for (int p = 0; p < VEC_PAGES; p++)
         {
             if (u->seen != UINT32_MAX)
                 sum[c][p] =
                     _mm512_mask_mov_ps(vf_set(-INFINITY), (__mmask16)(u->seen >> (p * VF)), sum[c][p]);
             vf_store(scores + c * UNIT_KEYS + p * VF, sum[c][p]);
-            top = vf_max(top, sum[c][p]);
+            row_max = vf_max(row_max, sum[c][p]);
         }
-        vf_store(tops + c * VF, top);
+        vf_store(row_maxes + c * VF, row_max);
     }
 }
 
@@ -177,21 +178,21 @@ VEC_INLINE void weigh_scores(struct stream *t, uint32_t block, uint32_t kv, uint
     const uint32_t base = t->base + block * ATTEND_KEYS, from = within(t->from, base),
                    to = within(t->end, base);
     const uint32_t column = kv * s->n + at, stride = s->n * UNIT_KEYS;
-    float *tops = t->tops[block % 2][column],
+    float *row_maxes = t->row_maxes[block % 2][column],
           *scores = t->scores[block % 2] + kv * UNITS * stride + at * UNIT_KEYS;
 
-    raise_top(s, column, vf_top(vf_max(vf_set(s->column[column].now.top), vf_load(tops))));
-    vf_store(tops, vf_set(-INFINITY));
-    vf shift = vf_set(-s->column[column].now.top), total = vf_set(0);
+    raise_max(s, column, vf_top(vf_max(vf_set(s->column[column].now.row_max), vf_load(row_maxes))));
+    vf_store(row_maxes, vf_set(-INFINITY));
+    vf shift = vf_set(-s->column[column].now.row_max), row_sum = vf_set(0);
     scores += from / UNIT_KEYS * stride;
     for (uint32_t i = from / UNIT_KEYS * UNIT_KEYS; i < to; i += UNIT_KEYS, scores += stride)
         UNROLL for (uint32_t p = 0; p < VEC_PAGES; p++)
         {
             vf w = vf_exp2_below(vf_add(vf_load(scores + p * VF), shift));
-            total = vf_add(total, w);
+            row_sum = vf_add(row_sum, w);
             store_weights(s, scores, p * VF, w);
         }
-    s->column[column].now.total += vf_sum(total);
+    s->column[column].now.row_sum += vf_sum(row_sum);
 }
 
 struct values { // sums of some columns, and their weights
@@ -266,9 +267,9 @@ VEC_INLINE void add_unit(const struct unit *u, struct values v, const int C)
 // all stores would wait.
 #define UNITS_OF(C)                                                                                       \
     SIMD static __attribute__((noinline)) void VEC(score_##C)(const struct unit *u, const float *q,       \
-                                                              float *scores, float *tops)                 \
+                                                              float *scores, float *row_maxes)            \
     {                                                                                                     \
-        score_unit(u, (const uint32_t *)(const void *)q, scores, tops, C);                                \
+        score_unit(u, (const uint32_t *)(const void *)q, scores, row_maxes, C);                           \
     }                                                                                                     \
     SIMD static __attribute__((noinline)) void VEC(add_##C)(const struct unit *u, const struct values *v) \
     {                                                                                                     \
@@ -288,9 +289,9 @@ UNITS_OF(8)
 VEC_INLINE void do_unit(struct stream *t, uint32_t block, uint32_t i, uint32_t kv, const bool is_v)
 {
     static void (*const scorers[])(const struct unit *u, const float *q, float *scores,
-                                   float *tops) = { NULL,         VEC(score_1), VEC(score_2),
-                                                    VEC(score_3), VEC(score_4), VEC(score_5),
-                                                    VEC(score_6), VEC(score_7), VEC(score_8) };
+                                   float *row_maxes) = { NULL,         VEC(score_1), VEC(score_2),
+                                                         VEC(score_3), VEC(score_4), VEC(score_5),
+                                                         VEC(score_6), VEC(score_7), VEC(score_8) };
     static void (*const adds[])(const struct unit *u, const struct values *v) = {
         NULL, VEC(add_1), VEC(add_2), VEC(add_3), VEC(add_4), VEC(add_5), VEC(add_6), VEC(add_7), VEC(add_8)
     };
@@ -310,7 +311,7 @@ VEC_INLINE void do_unit(struct stream *t, uint32_t block, uint32_t i, uint32_t k
         if (is_v)
             adds[n](&u, &v);
         else
-            scorers[n](&u, q, scores + first * UNIT_KEYS, t->tops[block % 2][kv * s->n + first]);
+            scorers[n](&u, q, scores + first * UNIT_KEYS, t->row_maxes[block % 2][kv * s->n + first]);
         u.ask = u.at;
     }
 }
@@ -360,8 +361,8 @@ SIMD static void VEC(attend_stream)(struct columns *s, uint32_t split)
     t.scores[0] = (float *)(void *)s->converted;
     t.scores[1] = t.scores[0] + ATTEND_MAX_COLUMNS * ATTEND_KEYS;
     for (uint32_t c = 0; c < ATTEND_MAX_COLUMNS; c++) {
-        vf_store(t.tops[0][c], vf_set(-INFINITY));
-        vf_store(t.tops[1][c], vf_set(-INFINITY));
+        vf_store(t.row_maxes[0][c], vf_set(-INFINITY));
+        vf_store(t.row_maxes[1][c], vf_set(-INFINITY));
     }
     t.flow = (struct kv_flow){ .run = run,
                                .bytes = page_head_bytes(KV_BF16, run->args->pages.head_dim),

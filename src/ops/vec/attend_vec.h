@@ -2,7 +2,7 @@
 //
 // Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0; for each block the
 // scores, their maximum, the weights, and the old sums scaled down. Every ATTEND_SPLIT keys the sums begin
-// anew and what was is merged into a total, in ascending order, so that threads may share a long past.
+// anew and what was is merged, in ascending order, so that threads may share a long past.
 // Columns are (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS
 // of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its
 // position alone; a column reads nothing behind its own end, so what lies there does not matter.
@@ -151,15 +151,15 @@ VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
 }
 
 // What a column has summed is scaled down to a new highest score.
-VEC_INLINE void raise_top(struct columns *s, uint32_t at, float best)
+VEC_INLINE void raise_max(struct columns *s, uint32_t at, float best)
 {
     struct attend_column *column = &s->column[at];
-    float *out = s->out + at * (size_t)s->dims, factor = column->now.top == -INFINITY ? 0
-                                                         : column->now.top == best
+    float *out = s->out + at * (size_t)s->dims, factor = column->now.row_max == -INFINITY ? 0
+                                                         : column->now.row_max == best
                                                              ? 1
-                                                             : exp2f(column->now.top - best);
+                                                             : exp2f(column->now.row_max - best);
 
-    column->now = (struct attend_sums){ best, column->now.total * factor };
+    column->now = (struct attend_sums){ best, column->now.row_sum * factor };
     for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
         vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
 }
@@ -169,13 +169,13 @@ VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
     const struct attend_column *column = &s->column[g->first + c];
-    vf top = vf_set(column->now.top);
+    vf row_max = vf_set(column->now.row_max);
 
     hide(scores, column->from, false);
     hide(scores, column->to, true);
     for (uint32_t i = column->from / VF * VF; i < column->to; i += VF)
-        top = vf_max(top, vf_load(scores + i));
-    raise_top(s, g->first + c, vf_top(top));
+        row_max = vf_max(row_max, vf_load(scores + i));
+    raise_max(s, g->first + c, vf_top(row_max));
 }
 
 // Turns the scores of column c into weights.
@@ -183,14 +183,14 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
 {
     float *scores = s->scores + c * ATTEND_KEYS;
     struct attend_column *column = &s->column[g->first + c];
-    vf shift = vf_set(-column->now.top), total = vf_set(0);
+    vf shift = vf_set(-column->now.row_max), row_sum = vf_set(0);
 
     for (uint32_t i = column->from / VF * VF; i < column->to; i += VF) {
         vf w = vf_exp2_below(vf_add(vf_load(scores + i), shift));
-        total = vf_add(total, w);
+        row_sum = vf_add(row_sum, w);
         store_weights(s, scores, i, w);
     }
-    column->now.total += vf_sum(total);
+    column->now.row_sum += vf_sum(row_sum);
 }
 
 // out[c] += weights * v over a part's keys and columns, and P vectors of dims from d.
@@ -495,27 +495,29 @@ VEC_INLINE void attend_block(struct columns *s)
 VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *out,
                       const struct attend_sums *now, uint32_t n)
 {
-    float top = before->top > now->top ? before->top : now->top;
+    float row_max = before->row_max > now->row_max ? before->row_max : now->row_max;
 
-    if (now->top == -INFINITY) // nothing of it was seen
+    if (now->row_max == -INFINITY) // nothing of it was seen
         return;
-    float keep = before->top == top ? 1 : before->top == -INFINITY ? 0 : exp2f(before->top - top);
-    float take = now->top == top ? 1 : exp2f(now->top - top);
+    float rescale = before->row_max == row_max     ? 1
+                    : before->row_max == -INFINITY ? 0
+                                                   : exp2f(before->row_max - row_max);
+    float take = now->row_max == row_max ? 1 : exp2f(now->row_max - row_max);
     for (uint32_t d = 0; d < n; d += VF) {
         vf sum = vf_mul(vf_load_n(out + d, n - d), vf_set(take));
-        vf_store_n(merged + d, vf_fma(vf_load_n(merged + d, n - d), vf_set(keep), sum), n - d);
+        vf_store_n(merged + d, vf_fma(vf_load_n(merged + d, n - d), vf_set(rescale), sum), n - d);
     }
-    *before = (struct attend_sums){ top, before->total * keep + now->total * take };
+    *before = (struct attend_sums){ row_max, before->row_sum * rescale + now->row_sum * take };
 }
 
-// out = sums / total; sink: one score more for the total, or NULL.
+// out = sums / row_sum; sink: one score more for row_sum, or NULL.
 VEC_INLINE void divide(float *out, const float *sums, const struct attend_sums *s, const float *sink,
                        uint32_t n)
 {
-    float total = sink ? s->total + exp2f(*sink * LOG2_E - s->top) : s->total;
+    float row_sum = sink ? s->row_sum + exp2f(*sink * LOG2_E - s->row_max) : s->row_sum;
 
     for (uint32_t d = 0; d < n; d += VF)
-        vf_store_n(out + d, vf_div(vf_load_n(sums + d, n - d), vf_set(total)), n - d);
+        vf_store_n(out + d, vf_div(vf_load_n(sums + d, n - d), vf_set(row_sum)), n - d);
 }
 
 static const struct attend_sums nothing = { -INFINITY, 0 };

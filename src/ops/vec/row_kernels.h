@@ -31,7 +31,7 @@ struct attend_run {
     uint32_t split;
 };
 struct attend_sums {
-    float top, total; // the highest score, and the sum of exp(score - top)
+    float row_max, row_sum; // running max, and running sum of exp(score - row_max)
 };
 struct attend_merge { // of one row and n_heads query heads: the splits [first, last], in ascending order
     const float *partial;
