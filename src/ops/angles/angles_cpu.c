@@ -1,4 +1,4 @@
-// angles_cpu.c - the definition. One row of a step costs what a layer's norm costs, once for all layers.
+// angles_cpu.c - the definition. A row costs as much as a layer's norm, once for all layers.
 #include <math.h>
 #include "ops/angles/angles.h"
 #include "ops/rows.h"

@@ -61,7 +61,7 @@ static void attend_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = args->pages.head_dim * sizeof(float);
 }
 
-// The sinks of this head and those behind it, or NULL.
+// The sinks from this head on, or NULL.
 static const float *sinks_from(const struct cpu_call *call, uint32_t head)
 {
     const float *sinks = cpu_base(call, ATTEND_SINKS);
@@ -97,18 +97,17 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
         row_plain(call, r);
 }
 
-// Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep
-// the splits' sums apart; else the whole past. Neighbouring rows of one sequence in a tile share what they
-// read.
+// Fast: a tile is a few rows of the step, a KV head, and one split of the past where the splits' sums have
+// room; else the whole past. Neighbouring rows of one sequence in a tile share the reads of K and V.
 enum { TILES_PER_THREAD = 4, PAGE_BYTES = 8 << 10 };
 struct tiling {
-    uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; of the past
+    uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; splits of the past
     uint32_t split_floats;             // of one row and split in the workspace
-    bool heads_together;               // are all KV heads' tiles of a split best done at once?
+    bool heads_together;               // all KV heads' tiles of a split run together
 };
 
-// A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short
-// ones. There must be columns for all of a decoding row's, and room in L1 for two pages and what comes next;
+// A page holds all KV heads one after the other, and a core reads one long stretch of memory faster than many
+// short ones. All columns of a decoding row must fit, and L1 must hold two pages and the prefetched lines;
 // see ops/vec/attend_stream.h.
 static bool heads_together(const struct attend_args *args)
 {

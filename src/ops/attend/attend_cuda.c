@@ -10,8 +10,8 @@
 
 enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
-// Two blocks an SM, but no share below the pages that a block's warps take at once. A block for each head is
-// the shortest way while all of them run at once; beyond, heads share blocks, so that there are fewer waves
+// Two blocks per SM, but no split smaller than the pages that a block's warps take at once. One block per
+// head is fastest while all of them run at once; with more, heads share blocks, so that there are fewer waves
 // and K and V are read once for four heads.
 static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 rows)
 {
@@ -36,7 +36,7 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 ro
                     sizeof *params);
 }
 
-// Several blocks share the runs of a tile that may hold many: decode rows, and short prompts behind them.
+// Several blocks share the runs of a tile that may hold many: decode rows, and short prompts after them.
 static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
     u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS),
@@ -56,8 +56,8 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
     cuda_launch_add(p, name, shape, params, sizeof *params);
 }
 
-// Decode rows come first in a step, at most one for each output. Where helpers cannot take one each, they go
-// through attend_few.
+// Decode rows come first in a step, at most one per output. Where there are too few helpers for one each,
+// attend_few takes them.
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     bool same_format = params->args.pages.k_format == params->args.pages.v_format;

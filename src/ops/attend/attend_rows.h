@@ -1,9 +1,9 @@
-// attend_rows.h - how the rows of a step lie in their sequences, for CPU kernels that deal them to tiles.
+// attend_rows.h - runs and splits of a step's rows, for CPU kernels that divide them into tiles.
 #pragma once
 #include "device/step.h"
 #include "ops/attend/attend.h"
 
-// Splits of the longest past.
+// Number of splits of the longest past.
 static inline uint32_t attend_splits(const struct step *s)
 {
     uint32_t n = 1;
@@ -15,7 +15,7 @@ static inline uint32_t attend_splits(const struct step *s)
     return n;
 }
 
-// How many of the rows [r, end) follow each other in one sequence.
+// Number of the rows [r, end) that follow each other in one sequence.
 static inline uint32_t attend_run_length(const struct step *s, uint32_t r, uint32_t end)
 {
     uint32_t n = 1;

@@ -1,10 +1,9 @@
 // attend_all: out[r][h] = sum over j of softmax over j(q[r][h] . k[j][h] * scale) * v[j][h]      j: all rows
 // of r's slot
 //
-// Bidirectional attention without pages or a mask, as encoders have it. The rows of a slot stand together in
-// the step, all of them, and their positions count from 0. Slots may have unlike numbers of rows. A row's
-// result depends on the rows of its slot alone.
-// Limits: head_dim at most 1,024.
+// Bidirectional attention without pages or a mask, as in encoders. The rows of a slot are contiguous in the
+// step and complete, and their positions count from 0. Slots may have different numbers of rows. A row's
+// result depends on the rows of its slot alone. Limits: head_dim at most 1,024.
 #pragma once
 #include "base/lang.h"
 
@@ -28,7 +27,7 @@ struct attend_all {
 };
 void op_attend_all(struct tape *t, struct attend_all a);
 
-// The row behind the last one of r's slot.
+// The end of r's slot: the row after its last one.
 static inline uint32_t attend_all_end(const struct step *s, uint32_t r)
 {
     uint32_t slot = step_slots(s)[r];

@@ -1,6 +1,6 @@
 // attend_all_cpu.c - the definition, then blocks of rows by head.
 //
-// Fast: a tile is ALL_BLOCK rows of the step and a head. Its keys are turned once, so that scores of
+// Fast: a tile is ALL_BLOCK rows of the step and a head. Its keys are transposed once, so that scores of
 // neighbouring keys fill a vector; that costs 1 / ALL_BLOCK of the products.
 #include <math.h>
 #include "ops/attend_all/attend_all.h"
@@ -73,7 +73,7 @@ static void attend_all_plan_fast(const struct cpu_call *call, struct cpu_plan *p
     plan->local_bytes = attend_all_local_bytes(args, call->step->n_rows);
 }
 
-// Rows [first, end) are those of one slot that lie in the tile.
+// Rows [first, end) are the tile's rows of one slot.
 static void attend_all_tile(const struct cpu_call *call, uint32_t tile, const struct row_kernels *rows)
 {
     const struct attend_all_args *args = cpu_args(call);

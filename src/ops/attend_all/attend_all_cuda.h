@@ -1,4 +1,4 @@
-// attend_all_cuda.h - the arguments of the CUDA kernels, and how a step's rows fall into slots.
+// attend_all_cuda.h - the arguments of the CUDA kernels, and the slots of a step's rows.
 #pragma once
 #include "gemm/cuda/packing.h"
 #include "ops/attend_all/attend_all.h"
@@ -19,15 +19,15 @@ enum {
     ALL_STAGES = 2
 };
 
-// Bytes of a key's numbers in shared memory: whole products of 16, and 16 more, so that eight rows meet in no
-// bank.
+// Bytes of a key's numbers in shared memory: whole products of 16, and 16 more, so that eight rows have no
+// bank conflicts.
 #define ALL_TILE_PITCH(head_dim) (((head_dim) + 15) / 16 * 32 + 16)
 
 #ifdef __CUDACC__
 struct slot_rows {
     u32 first, end;
 };
-// The rows of the step that are of the same slot as `row`.
+// The rows of the step in the same slot as `row`.
 static __device__ __forceinline__ struct slot_rows slot_rows_of(const struct step *step, u32 row)
 {
     const u32 *slots = step_slots(step), *positions = step_positions(step);

@@ -20,7 +20,7 @@ static void embed_row(const struct cpu_call *call, uint32_t row)
         return;
     }
     if (token >= args->n_tokens)
-        token = 0; // the row of a sequence whose last result was invalid: nobody reads it
+        token = 0; // the row of a sequence whose last result was invalid: it is not used
     quant_info(table->format)->decode(cpu_row(call, EMBED_TABLE, token), out, args->n_cols);
     for (uint32_t c = 0; c < args->n_cols && args->scale != 1; c++)
         out[c] *= args->scale;

@@ -72,7 +72,7 @@ static const gemm_kernel_names int8_names = { QUANT_BLOCK_FORMATS(KERNEL, expert
 static const gemm_kernel_names many_names = { QUANT_HALF_FORMATS(KERNEL, experts_many)
                                                   QUANT_BLOCK_FORMATS(KERNEL, experts_many) };
 
-// Lanes that share a task: so many that each has three blocks of 32 and more, where a warp's lanes allow it.
+// Lanes that share a task: as many as leave each at least three blocks of 32, within a warp.
 static u32 lanes_for(u32 n_cols)
 {
     u32 lanes = 32;
@@ -119,7 +119,7 @@ static void launch_many(struct cuda_plan *p, const struct experts_params *params
 {
     u32 entries = p->tape.max_rows * params->n_slots, tiles = divide_up(entries, EXPERTS_TILE_ENTRIES);
 
-    if (params->ids) { // each expert's last tile may be a part of one
+    if (params->ids) { // each expert's last tile may be partial
         add(p, "experts_group", (struct cuda_shape){ { params->n_experts, 1, 1 }, EXPERTS_ROW_THREADS, 0 },
             params);
         tiles = entries / EXPERTS_TILE_ENTRIES + (params->n_experts < entries ? params->n_experts : entries);
@@ -151,7 +151,7 @@ static void launch_product(struct cuda_plan *p, enum experts_kernel kernel,
             params);
 }
 
-// Completes the parameters: packed rows lie at *room, which moves behind them; the lists of experts_many in
+// Completes the parameters: packed rows go to *room, which moves behind them; the lists of experts_many go to
 // the tape's private memory.
 static enum experts_kernel complete(struct cuda_plan *p, struct experts_product *x, u64 *room)
 {
@@ -203,7 +203,7 @@ static struct experts_product up_product(const struct cuda_plan *p, const struct
     };
 }
 
-// A product of all rows with one matrix, or a pair of them, instead of chosen ones.
+// A product of all rows with one matrix, or a pair of them, without choice.
 static void make_shared(struct experts_params *m, struct weight_planes first, struct weight_planes second)
 {
     m->w[0] = first;
@@ -274,7 +274,7 @@ static void launch_sum(struct cuda_plan *p, const struct experts_args *args, u64
     cuda_launch_add(p, "experts_sum", shape, &params, sizeof params);
 }
 
-// What each slot adds to the sum goes to the workspace, behind the packed rows.
+// The sums of each slot go to the workspace, behind the packed rows.
 void cuda_plan_experts_down(struct cuda_plan *p)
 {
     const struct experts_args *args = (const struct experts_args *)p->command->args;

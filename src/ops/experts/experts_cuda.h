@@ -1,9 +1,9 @@
 // experts_cuda.h - the arguments of the experts' CUDA kernels. Shared by C and CUDA.
 //
 // Both operations are products of one kind. A slot of a row is an entry, row * n_slots + slot; its matrix is
-// the expert that the row's ids name. The shared expert is a product of its own: one slot, one expert, no
-// ids. A task is an entry and a pair of weight rows: gate and up of one output, or two neighbours of down, as
-// in gemm/cuda/gemm_params.h.
+// the expert in the row's ids. The shared expert is a product of its own: one slot, one expert, no ids. A
+// task is an entry and a pair of weight rows: gate and up of one output, or two neighbours of down, as in
+// gemm/cuda/gemm_params.h.
 #pragma once
 #include "device/step.h"
 #include "gemm/cuda/weight_layout.h"
@@ -26,10 +26,10 @@ struct experts_params {
     DEVICE_AT(const f32) bias[2]; // [n_experts n_out], or none
     DEVICE_AT(const f32) ids;     // [rows, n_slots], or none
     DEVICE_AT(const f32) in;      // an entry's numbers: in + row * in_stride + slot * slot_stride
-    DEVICE_AT(u8) packed;         // the same as a kernel multiplies them
+    DEVICE_AT(u8) packed;         // the same, packed
     DEVICE_AT(f32) out;           // out + row * out_stride + slot * n_out
-    // experts_many, with ids: entries of expert e are entries[first[e]] to entries[first[e + 1]], [n_experts
-    // + 1]
+    // experts_many, with ids: [n_experts + 1]; entries of expert e are entries[first[e]] to entries[first[e +
+    // 1]].
     DEVICE_AT(u32) first;
     DEVICE_AT(u32) entries; // [rows * n_slots]
     u32 n_cols;             // of the weights
@@ -61,7 +61,7 @@ SHARED_INLINE u32 experts_bf16_stride(u32 n_cols)
 {
     return (n_cols + 127) / 128 * 256;
 }
-// The packed row of an entry, and how many there are.
+// The packed row of an entry, and the number of packed rows.
 SHARED_INLINE u32 experts_packed_row(u32 entry, u32 n_slots, u32 slot_stride)
 {
     return slot_stride ? entry : entry / n_slots;

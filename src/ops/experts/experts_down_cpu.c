@@ -1,9 +1,9 @@
 // experts_down_cpu.c - the definition, number by number; then by panels.
 //
-// By panels: phase 0 packs each slot's hidden numbers, so that an expert's rows follow one another; phase 1
+// By panels: phase 0 packs each slot's hidden numbers, so that an expert's rows follow one another. Phase 1
 // owns 32 columns of a block of rows: it takes these columns of one expert after the other, keeps each slot's
-// numbers apart, and sums them in the order of the slots. Columns that are no multiple of a panel lie in two
-// panels of an expert.
+// numbers apart, and sums them in the order of the slots. Where columns are no multiple of a panel, they span
+// two panels of an expert.
 #include "ops/experts/experts_rows.h"
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
@@ -64,7 +64,7 @@ struct down_job {
     struct experts_packed packed, shared_packed;
     struct experts_rows rows;
     unsigned char *scratch;
-    float *slots; // [rows of a block, n_slots + 1, 32]: what each slot, and the shared expert, has to add
+    float *slots; // [rows of a block, n_slots + 1, 32]: the summands of each slot and the shared expert
     uint32_t n_panels;
 };
 
@@ -143,8 +143,7 @@ static uint32_t first_entry(const struct down_job *j, uint32_t expert, uint32_t 
     return low;
 }
 
-// A stretch of columns that lies in one panel: columns [from, from + n) of the 32, from column `at` of the
-// panel on.
+// A range of columns within one panel: columns [from, from + n) of the 32, from column `at` of the panel on.
 struct stretch {
     uint32_t panel, at, from, n;
     const float *bias; // [n] or NULL

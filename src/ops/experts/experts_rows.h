@@ -1,16 +1,19 @@
-// experts_rows.h - which rows each expert has in this step, for the CPU's kernels: one pass over an expert's
-// weights serves them all.
+// experts_rows.h - the rows of each expert in this step, for the CPU's kernels: one pass over an expert's
+// weights serves all of them.
 //
-// A slot of a row is an entry. Entries lie by expert, and by row within an expert; the shared expert comes
-// behind the others as expert n_experts, with every row once. Each thread counts for itself: a few thousand
-// numbers cost less than a barrier.
+// A slot of a row is an entry. Entries are sorted by expert, then by row; the shared expert comes last, as
+// expert n_experts, with every row once. Each thread counts for itself: a few thousand numbers cost less than
+// a barrier.
 #pragma once
 #include <string.h>
 #include "gemm/cpu/product.h"
 #include "ops/experts/experts.h"
 #include "ops/route/route.h"
 
-enum { EXPERTS_BLOCK = 256 }; // rows of an expert whose packed rows stay in the cache while its panels go by
+enum {
+    EXPERTS_BLOCK = 256
+}; // rows of an expert whose packed rows stay in the cache while its panels stream
+   // by
 
 struct experts_rows {
     uint32_t *first; // [n_experts + 2]: entries of expert e are [first[e], first[e + 1])
@@ -35,7 +38,7 @@ static inline void experts_count(const struct cpu_call *call, uint32_t ids_opera
     }
 }
 
-// Where the lists lie in `memory`, of experts_rows_bytes; experts_rows_fill makes them.
+// Sets the lists' places in `memory`, of experts_rows_bytes; experts_rows_fill fills them.
 static inline struct experts_rows experts_rows_in(const struct cpu_call *call, void *memory)
 {
     const struct experts_args *args = cpu_args(call);
@@ -61,7 +64,7 @@ static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_o
     first[args->n_experts + 1] = rows->n_entries + rows->n_rows; // the shared expert's
 }
 
-// Where packed rows lie in a workspace: each entry has one place for each packing that its products read.
+// The places of packed rows in a workspace: each entry has one for each packing that its products read.
 struct experts_packed {
     size_t at[N_PACKINGS], stride;
     bool used[N_PACKINGS];

@@ -98,7 +98,7 @@ static uint32_t blocks_of(uint32_t n_rows)
     return (n_rows + EXPERTS_BLOCK - 1) / EXPERTS_BLOCK;
 }
 
-// How many panels hold rows of one expert, wherever it begins.
+// Number of panels that hold rows of one expert, wherever it begins.
 static uint32_t panels_of(uint32_t n_ffn)
 {
     return n_ffn % PANEL_ROWS ? n_ffn / PANEL_ROWS + 2 : n_ffn / PANEL_ROWS;
@@ -110,7 +110,7 @@ static void up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, con
     uint32_t counts[ROUTE_MAX_EXPERTS] = { 0 }, n_blocks = 0, shared = j.args->n_shared ? 1 : 0,
              n_rows = j.rows.n_rows;
 
-    if (call->local) // when a tape is sealed nothing has chosen yet
+    if (call->local) // while a tape is sealed there is no choice yet
         experts_count(call, EXPERTS_UP_IDS, counts);
     for (uint32_t e = 0; e < j.args->n_experts; e++)
         n_blocks += blocks_of(counts[e]);
@@ -163,7 +163,7 @@ static void tile_next(const struct up_job *j, struct up_tile *t)
     while (t->expert < j->args->n_experts && expert_rows(j, t->expert) == 0);
 }
 
-// y[n][32] += bias; columns [from, to) are the expert's, the others nobody's.
+// y[n][32] += bias. Columns [from, to) are the expert's; the others are not used.
 static void add_bias(float *y, const float *bias, uint32_t n, struct tile_range columns)
 {
     for (uint32_t r = 0; bias && r < n; r++)

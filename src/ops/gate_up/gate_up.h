@@ -17,7 +17,7 @@ STATIC_ASSERT(sizeof(struct gate_up_args) == 24);
 
 enum { GATE_UP_IN, GATE_UP_NORM, GATE_UP_GATE, GATE_UP_UP, GATE_UP_WORK, GATE_UP_OUT };
 
-// Columns (of 4 bytes) of workspace per row: the normalised row and its forms for at most two activation
+// Columns (of 4 bytes) of workspace per row: the normalised row and its packings for at most two activation
 // formats.
 SHARED_INLINE u32 gate_up_work_cols(u32 n_cols)
 {

@@ -1,7 +1,7 @@
 // gate_up_cpu.c - the definition, which is its parts row by row; then by panels.
 //
-// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 takes a panel of
-// gate and the same panel of up, and applies the activation before anything is written.
+// By panels: phase 0 normalises many rows and packs them; phase 1 takes a panel of gate and the same panel of
+// up, and applies the activation before anything is written.
 //
 // Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul.
 #include "ops/gate_up/gate_up.h"

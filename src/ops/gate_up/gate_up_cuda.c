@@ -1,5 +1,5 @@
-// gate_up_cuda.c - the operation's launches. Gate and up in unlike formats are two products, the second over
-// the first's result.
+// gate_up_cuda.c - the operation's launches. Gate and up in different formats are two products, the second
+// with the first's result as an operand.
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
 #include "gemm/cuda/gemm_params.h"

@@ -1,17 +1,17 @@
 // latent_project, latent_store, latent_attend: attention in a latent space (MLA; DeepSeek-AI, 2024), with
 // absorbed matrices.
 //
-// A page holds of each token one vector for all heads, its key: [latent, rotated]. Its value is the latent,
-// so there is no V.
-//   latent_store:   key = [rmsnorm(l) * norm, rope(k)]  of a row's kv = [l, k]
-//   latent_project: out[h] = [W[h] x, rope(y)]          of a row's in[h] = [x, y]; y is empty where angles
-//   are absent latent_attend:  s[h][j] = scale * q[h] . key[j]     for j = 0..position of the row
-//                   out[h] = sum over j of softmax(s[h])[j] * latent[j]
-// A layer projects its queries by Wuk (x is what does not rotate), attends, and projects the result by Wuv:
-// queries and values of full size are never made. W[h] is [n_rows, n_cols], one head's rows behind the
-// other's; products and `exact` as in matmul. The order of the sums is that of attend. Pairs that rotate
-// together as in rope_store; all of y and k rotates. Limits: one KV head; latent_dims and the rotated dims
-// even; n_cols a multiple of the format's block.
+// A page holds one vector per token for all heads, its key: [latent, rotated]. Its value is the latent, so
+// there is no V.
+//   latent_store:    key = [rmsnorm(l) * norm, rope(k)]    of a row's kv = [l, k]
+//   latent_project:  out[h] = [W[h] x, rope(y)]            of a row's in[h] = [x, y]; y is empty without
+//   angles latent_attend:   s[h][j] = scale * q[h] . key[j]       for j = 0..position of the row
+//                    out[h] = sum over j of softmax(s[h])[j] * latent[j]
+// A layer projects its queries by Wuk (x is the part that does not rotate), attends, and projects the result
+// by Wuv: queries and values of full size are never computed. W[h] is [n_rows, n_cols], one head's rows after
+// the other's; products and `exact` as in matmul. The order of the sums is that of attend. Pairs rotate
+// together as in rope_store; all of y and k rotates.
+// Limits: one KV head; latent_dims and the rotated dims even; n_cols a multiple of the format's block.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"
@@ -40,7 +40,7 @@ enum { LATENT_STORE_IN, LATENT_STORE_NORM, LATENT_STORE_ANGLES, LATENT_STORE_PAG
 enum { LATENT_PROJECT_IN, LATENT_PROJECT_W, LATENT_PROJECT_ANGLES, LATENT_PROJECT_WORK, LATENT_PROJECT_OUT };
 enum { LATENT_ATTEND_Q, LATENT_ATTEND_PAGES, LATENT_ATTEND_TABLE, LATENT_ATTEND_OUT, LATENT_ATTEND_WORK };
 
-// Columns (of 4 bytes) of workspace per row: each head's x in the form a kernel wants.
+// Columns (of 4 bytes) of workspace per row: each head's x, packed.
 SHARED_INLINE u32 latent_project_work_cols(u32 n_heads, u32 n_cols)
 {
     return n_heads * (n_cols + 64);

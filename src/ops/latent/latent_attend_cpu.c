@@ -1,9 +1,9 @@
 // latent_attend_cpu.c - the definition: two passes over the past, the maximum first; then by the kernels of
 // ops/attend.
 //
-// Fast: a tile is a few rows of the step, some of the query heads, and one split of the past where there is
-// room to keep the splits' sums apart. All heads read the same pages, so a tile has as many as fit; heads are
-// dealt to more tiles where threads would wait.
+// Fast: a tile is a few rows of the step, some of the query heads, and one split of the past where the
+// splits' sums have room. All heads read the same pages, so a tile has as many as fit; heads are split into
+// more tiles where threads would idle.
 #include <math.h>
 #include "base/divide.h"
 #include "ops/attend/attend_rows.h"
@@ -49,7 +49,7 @@ static void head_plain(const struct latent_query *h, float *out)
     for (uint32_t j = 0; j <= h->last; j++) {
         float weight = expf(score(h, j) - top);
         total += weight;
-        for (uint32_t d = 0; d < h->args->latent_dims; d++) // of the key that the score was made of
+        for (uint32_t d = 0; d < h->args->latent_dims; d++) // of the key that the score was computed from
             out[d] += weight * h->key[d];
     }
     for (uint32_t d = 0; d < h->args->latent_dims; d++)
@@ -91,7 +91,8 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 // Fast.
 enum { TILES_PER_THREAD = 2, LEAST_HEADS = 8 };
 struct latent_tiling {
-    uint32_t rows, n_blocks, n_groups, n_splits; // rows of a tile; tiles of rows, of heads, of the past
+    uint32_t rows, n_blocks, n_groups, n_splits; // rows of a tile; tiles of rows, of heads; splits of the
+                                                 // past
     uint32_t split_floats;                       // of one row and split in the workspace
 };
 

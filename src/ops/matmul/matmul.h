@@ -18,8 +18,7 @@ STATIC_ASSERT(sizeof(struct matmul_args) == 16);
 // Operand numbers, for the kernels.
 enum { MATMUL_IN, MATMUL_W, MATMUL_BIAS, MATMUL_ADD, MATMUL_WORK, MATMUL_OUT };
 
-// Columns (of 4 bytes) of workspace per row: activations of n_cols in the form a kernel wants. Twice fp16 of
-// them plus scales.
+// Columns (of 4 bytes) of workspace per row: packed activations of n_cols. Twice fp16 of them plus scales.
 SHARED_INLINE u32 matmul_work_cols(u32 n_cols)
 {
     return n_cols + 64;

@@ -1,8 +1,8 @@
 // matmul_cpu.c - the definition, then the product by panels.
 //
-// By panels: phase 0 packs many rows as the weight wants them; phase 1 does the tiles.
+// By panels: phase 0 packs many rows; phase 1 computes the tiles.
 //
-// Up to PRODUCT_FEW rows each thread prepares all of them for itself: that takes a microsecond and saves a
+// Up to PRODUCT_FEW rows each thread packs all of them for itself: that takes a microsecond and saves a
 // barrier. The bits are the same either way. Tile numbers run over the panels of a matrix first, so that a
 // thread reads one stretch of memory.
 #include "ops/activate/activate.h"
@@ -120,7 +120,7 @@ static void prepare_rows(const struct matmul_job *j, uint32_t first, uint32_t la
                         j->args->n_cols, to + (r - first) * stride);
 }
 
-// Where the rows lie in the product's form; the thread's own copies are made when it first asks.
+// The packed rows; a thread's own copies are made on first use.
 static void find_rows(struct matmul_job *j)
 {
     const struct operand *work = &j->call->command->operands[MATMUL_WORK];

@@ -1,5 +1,5 @@
 // matmul_metal.c - the operation's launch; product_choice.c chooses the kernel. The vendor's product (--gemm
-// vendor) takes what it can: many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
+// vendor) is used where it can be: many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
 #include "ops/matmul/matmul.h"
 #include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"

@@ -1,4 +1,4 @@
-// moe.c - records the operation, and takes it apart; see moe.h.
+// moe.c - records the operation, or its parts; see moe.h.
 #include "ops/moe/moe.h"
 #include <string.h>
 #include "ops/ops.h"

@@ -16,8 +16,8 @@ struct moe_args {
 };
 STATIC_ASSERT(sizeof(struct moe_args) == 80);
 
-// Operand numbers, for the kernels. Absent may be all biases, SHARED_GATE (the router's) and the shared
-// expert's three matrices.
+// Operand numbers, for the kernels. All biases, SHARED_GATE (the router's) and the shared expert's three
+// matrices may be absent.
 enum {
     MOE_IN,
     MOE_NORM,
@@ -41,13 +41,13 @@ enum {
 #ifdef HOST_C
 #include "device/tape.h"
 
-// The parts as they would be recorded: route.in and down.add are the operation's input, down.out its result.
+// The parts as they would be recorded. route.in and down.add are the operation's input, down.out its result.
 struct moe {
     struct route route;
     struct experts_up up;
     struct experts_down down;
 };
-// Records the operation and returns true; or returns false: this tape wants the parts.
+// Records the operation and returns true. False: this tape takes the parts.
 bool op_moe(struct tape *t, const struct moe *m);
 
 // Columns (of 4 bytes) of workspace per row.

@@ -7,7 +7,7 @@
 #define KERNEL(NAME, name, with) [QUANT_##NAME] = "moe_row_" #name,
 static const gemm_kernel_names row_names = { QUANT_BLOCK_FORMATS(KERNEL, ) };
 
-// Deals n eights to the blocks. Returns the most of one.
+// Divides n eights among the blocks. Returns the largest number of a block.
 static u32 deal(u32 n, u32 n_blocks, u32 *each, u32 *more)
 {
     *each = n / n_blocks;
@@ -20,7 +20,7 @@ static bool has(const struct cuda_plan *p, u32 operand)
     return cuda_at(p, operand) != 0;
 }
 
-// What moe_row computes at all.
+// What moe_row supports.
 static bool suits(const struct cuda_plan *p, const struct moe_args *a)
 {
     const struct weight *router = cuda_weight(p, MOE_ROUTER), *gate = cuda_weight(p, MOE_GATE);
@@ -55,7 +55,7 @@ static u32 place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
     return n * r->all;
 }
 
-// Which block has what, and where it lies. Returns the bytes of shared memory; 0: too much for a block.
+// The parts of each block and their places in shared memory. Returns the bytes; 0: too much for a block.
 static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
 {
     u32 format = m->w_gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
@@ -76,11 +76,11 @@ static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
     return (u32)state + MOE_STATE;
 }
 
-// One launch, if this is for moe_row.
+// Plans one launch, if moe_row supports this command.
 static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 {
     u32 n_groups = a->experts.n_slots * a->experts.n_ffn / MOE_GROUP;
-    u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each has some
+    u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each block has some
     struct moe_params m = { .in = cuda_at(p, MOE_IN),
                             .norm = cuda_at(p, MOE_NORM),
                             .router = cuda_at(p, MOE_ROUTER),

@@ -1,4 +1,4 @@
-// moe_cuda.h - the arguments of moe_row, and where things lie in its shared memory. Shared by C and CUDA.
+// moe_cuda.h - the arguments of moe_row, and the layout of its shared memory. Shared by C and CUDA.
 #pragma once
 #include "device/step.h"
 #include "gemm/cuda/weight_layout.h"
@@ -12,7 +12,7 @@ enum {
     MOE_LOGIT_WORDS =
         4, // from one logit to the next: all blocks poll them, in more lines than would hold them
     MOE_MOST_EXPERTS = 256,
-    MOE_KEYS = 512,  // experts, and room for what is ranked at a time
+    MOE_KEYS = 512,  // experts that are ranked at a time, at most
     MOE_STATE = 5760 // bytes of shared memory, at most
 };
 
@@ -35,7 +35,7 @@ struct moe_params {
     DEVICE_AT(u32) hidden;  // [n_slots n_ffn / 2] pairs of bf16
     DEVICE_AT(u32) arrived; // blocks that have read them
     struct weight_planes w_gate, w_up, w_down;
-    struct moe_rows up, down; // a round's, of one matrix; a slot's
+    struct moe_rows up, down; // the rows of a round, of one matrix; of a slot
     struct route_args route;
     u32 n_ffn, activation;
     f32 limit, inverse_cols;

@@ -1,4 +1,4 @@
-// patches_cpu.c - the definition. A copy through a table: its time is lost in that of the product behind it.
+// patches_cpu.c - the definition. A copy through a table: its time is small beside the product after it.
 #include "ops/patches/patches.h"
 #include "ops/rows.h"
 

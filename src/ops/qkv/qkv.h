@@ -35,7 +35,7 @@ enum {
 };
 
 // Columns (of 4 bytes) of workspace per row: the row's k and v [2 * n_kv], then the normalised row and its
-// int8 or bf16 forms, one for each of at most two activation formats.
+// packings, for at most two activation formats.
 SHARED_INLINE u32 qkv_work_cols(u32 n_cols, u32 n_kv)
 {
     return 2 * n_kv + 3 * n_cols + 128;

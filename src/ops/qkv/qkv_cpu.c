@@ -1,11 +1,11 @@
 // qkv_cpu.c - the definition, which is its parts row by row; then by panels.
 //
-// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 does the tiles of
-// all three products; phase 2 rotates and stores row by row.
+// By panels: phase 0 normalises many rows and packs them; phase 1 computes the tiles of all three products;
+// phase 2 rotates and stores row by row.
 //
-// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul, and where a head is whole panels
-// a tile of phase 1 is a head, which is rotated and stored by who made it: one phase, no barrier inside. k
-// and v live in the workspace in between.
+// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul. Where a head is whole panels, a
+// tile of phase 1 is a head, which is rotated and stored by the same thread: one phase, no barrier inside. k
+// and v are in the workspace in between.
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
 #include "ops/qkv/qkv.h"
@@ -100,7 +100,7 @@ static struct qkv_job job_of(const struct cpu_call *call, const struct product_s
     }
     j.packings = product_packings_of(j.products, N_PRODUCTS, j.args->n_cols);
     j.local_stride = (j.packings.bytes + 63) / 64 * 64;
-    // of one form; others are like it
+    // of one packing; the others are similar
     j.split = product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols));
     j.few = j.n_rows <= PRODUCT_FEW;
     j.head_panels =
@@ -192,7 +192,7 @@ static void run_panel(const struct qkv_job *j, uint32_t which, uint32_t panel, u
     }
 }
 
-// Number `at` of all three products' panels.
+// Panel number `at` of all three products.
 static void run_panel_of_all(const struct qkv_job *j, uint32_t at, uint32_t block)
 {
     uint32_t which = 0;

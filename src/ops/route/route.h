@@ -82,8 +82,8 @@ void op_route(struct tape *t, struct route r);
 // The operation's arguments, if shapes fit; else false and the tape's error.
 bool route_check(struct tape *t, const struct route *r, struct route_args *args);
 
-// From a row's logits [n_experts], which it overwrites, to ids and weights: the definition, shared with the
-// fast kernels. n: the normed row.
+// Turns a row's logits [n_experts], which it overwrites, into ids and weights: the definition, shared with
+// the fast kernels. n: the normed row.
 void route_choose(const struct route_args *args, float *logits, const float *select_bias, float *ids,
                   float *weights);
 #endif

@@ -25,7 +25,7 @@ static void softmax(float *x, uint32_t n)
         x[i] /= sum;
 }
 
-// The largest number whose place is not taken; ties to the lowest place. n: none is left.
+// The largest number whose index is not taken; ties to the lowest index. n: none is left.
 static uint32_t best_of(const float *key, const bool *taken, uint32_t n)
 {
     uint32_t best = n;
@@ -47,7 +47,7 @@ static float group_rank(const struct route_rule *rule, const float *key, uint32_
     return rule->rank == ROUTE_BEST ? best : best + second;
 }
 
-// Takes the experts of all but the best groups out of the choice.
+// Excludes the experts of all but the best groups from the choice.
 static void leave_groups(const struct route_args *args, const float *key, bool *taken)
 {
     const struct route_rule *rule = &args->rule;

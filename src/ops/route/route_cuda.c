@@ -1,5 +1,5 @@
-// route_cuda.c - the operation's launches: norm, logits, choice. A single row is normalised by the blocks
-// that make its logits.
+// route_cuda.c - the operation's launches: norm, logits, choice. The blocks that compute a single row's
+// logits normalise it themselves.
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
@@ -16,7 +16,7 @@ static void launch_norm(struct cuda_plan *p, const struct route_args *args)
                     sizeof params);
 }
 
-// On the tensor cores: not in tapes whose rows have the same bits in any batch.
+// Uses the tensor cores, except for tapes whose rows have the same bits in any batch.
 static bool suits_many(const struct cuda_plan *p, const struct route_params *params)
 {
     return p->tape.max_rows >= ROUTE_LEAST_MANY && !p->tape.invariant && params->router.format == QUANT_F32 &&

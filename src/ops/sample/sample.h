@@ -49,13 +49,13 @@ SHARED_INLINE u32 sample_mask_bias_words(u32 n_tokens)
     return sample_mask_words(n_tokens) + 2 * SAMPLE_MAX_BIASES;
 }
 
-// How many blocks a processor parts the tokens into: tokens i, i + sample_tops, ..., 8 in each.
+// Number of blocks of the CPU kernel: block i has tokens i, i + sample_tops, ..., 8 in each.
 SHARED_INLINE u32 sample_tops(u32 n_tokens)
 {
     return (n_tokens / 8 + 16) / 16 * 16;
 }
 
-struct sample_part { // what one block of a GPU found in its share of a row's logits
+struct sample_part { // the result of one block of a GPU for its part of a row's logits
     f32 logit;
     u32 id;
     u32 invalid, any; // a NaN or infinity; a number

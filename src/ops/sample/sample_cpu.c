@@ -1,12 +1,12 @@
-// sample_cpu.c - the definition first: all candidates are sorted, cut and drawn from. Below it the fast
-// kernel, which finds the same ids.
+// sample_cpu.c - the definition first: all candidates are sorted, cut and drawn from. The fast kernel
+// follows, which finds the same ids.
 //
 // In the fast kernel a candidate is one number of 64 bits, the order of its logit above and of its id below:
-// what comes first is larger. Logits are read once from end to end, for the largest of each block of 8
-// (row_kernels.h): among these the best token and a number that k tokens reach are found, and only blocks
-// that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask for, so
-// that the probabilities behind them are added up in another order than here: the two ids can differ where
-// the sum is within rounding of top_p.
+// earlier candidates are larger. Logits are read once from end to end, for the largest of each block of 8
+// (row_kernels.h). These give the best token and a number that k tokens reach; only blocks that reach it are
+// read again. Without top_k, only as many are sorted as top_p and min_p need, so the other probabilities are
+// added up in another order than in the definition: the two ids can differ where the sum is within rounding
+// of top_p.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@
 #include "ops/sample/sample.h"
 #include "ops/vec/row_kernels.h"
 
-struct sampled_row { // an output row, and what step 2 changes it by
+struct sampled_row { // an output row, and the inputs of step 2
     const struct sample_params *p;
-    const float *logits;              // [n], as they came
+    const float *logits;              // [n], unchanged
     const uint32_t *seen;             // [n_seen], the end of the token history, the row's own token last
     const uint32_t *mask;             // a bit for each token, with SAMPLE_MASKED
     const struct sample_bias *biases; // [p->n_biases]
     uint32_t n, n_seen, position;
-    uint32_t *work; // room for [n] of 64 bits, then [n] logits and the fast kernel's tops
+    uint32_t *work; // room for [n] of 64 bits, then [n] logits and the fast kernel's block maxima
 };
 
 static float *altered_logits(const struct sampled_row *r)
@@ -66,7 +66,7 @@ static void plain_penalise(const struct sampled_row *r, float *logits)
 
     memset(counts, 0, r->n * sizeof *counts);
     for (uint32_t i = 0; i < r->n_seen; i++)
-        if (r->seen[i] < r->n) // rows of pictures are no tokens
+        if (r->seen[i] < r->n) // rows of pictures are not tokens
             counts[r->seen[i]]++;
     for (uint32_t t = 0; t < r->n; t++) {
         if (counts[t] == 0)
@@ -124,7 +124,7 @@ static uint64_t packed_candidate(float logit, uint32_t id)
 {
     uint32_t bits;
 
-    logit += 0.0f; // -0 is no less than 0
+    logit += 0.0f; // turns -0 into 0
     memcpy(&bits, &logit, 4);
     bits = bits >> 31 ? ~bits : bits | 0x80000000u;
     return (uint64_t)bits << 32 | (uint32_t)~id;
@@ -166,7 +166,7 @@ static void swap(uint64_t *a, uint64_t *b)
     *b = c;
 }
 
-// Brings the k that come first to the beginning, as a heap.
+// Brings the k first candidates to the beginning, as a heap.
 static void select_first(uint64_t *c, uint32_t n, uint32_t k)
 {
     for (uint32_t i = k / 2; i-- > 0;)
@@ -187,7 +187,7 @@ static void sort_first(uint64_t *c, uint32_t n, uint32_t k)
     }
 }
 
-// As plain_penalise, but only what was seen is looked at.
+// As plain_penalise, but only seen tokens are visited.
 static void penalise(const struct sampled_row *r, float *logits)
 {
     const struct sample_params *p = r->p;
@@ -200,7 +200,7 @@ static void penalise(const struct sampled_row *r, float *logits)
     for (uint32_t i = 0; i < r->n_seen; i++) {
         uint32_t token = r->seen[i], n_seen = token < r->n ? counts[token] : 0;
         if (n_seen == 0)
-            continue; // done at its first sighting
+            continue; // done when it was first seen
         counts[token] = 0;
         logits[token] =
             logits[token] > 0 ? logits[token] / p->repeat_penalty : logits[token] * p->repeat_penalty;
@@ -240,7 +240,7 @@ static uint32_t count_from(const float *x, uint32_t n, float least)
 }
 
 // A number that at least k of x reach, and not many more where few steps of bisection find one. -infinity
-// when fewer than k are above that.
+// when fewer than k are above -infinity.
 static float reached_by(const float *x, uint32_t n, uint32_t k)
 {
     float low = INFINITY, high = -INFINITY;
@@ -264,13 +264,13 @@ static float reached_by(const float *x, uint32_t n, uint32_t k)
     return above < k ? -INFINITY : low;
 }
 
-// Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
+// Collects candidates that include the first k above -infinity, and returns their number.
 static uint32_t gather(const struct search *s, uint32_t k)
 {
     float reached = k < s->n_tops / 2 ? reached_by(s->tops, s->n_tops, k) : -INFINITY,
           least = reached / s->temperature;
-    // The division may make one number of two. What is below this cannot become as large as `least`, and is
-    // not divided.
+    // The division may make two different numbers equal. Numbers below this bound cannot become as large as
+    // `least`, and are not divided.
     float near = fmaxf(reached - fabsf(reached) * 1e-6f - 1e-30f, -FLT_MAX);
     uint32_t n = 0;
 

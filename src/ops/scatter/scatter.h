@@ -1,7 +1,7 @@
 // scatter: pool[places[o]] = in[o]
 //
-// Output rows to rows of a pool that outlives the step, each where `places` says. Limits: the engine has
-// checked that places are unlike and below the pool's rows.
+// Copies output rows to the rows of a pool that `places` names; the pool outlives the step. Limits: the
+// engine has checked that places are distinct and below the pool's rows.
 #pragma once
 #include "base/lang.h"
 

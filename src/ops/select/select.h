@@ -1,4 +1,4 @@
-// select: out[i] = in[outputs[i]]: the rows that want logits, so that the LM head runs on no others.
+// select: out[i] = in[outputs[i]]: the rows that need logits, so that the LM head runs on these only.
 #pragma once
 #include "base/lang.h"
 

@@ -1,9 +1,9 @@
 // shuffle: out[o][(dy * s + dx) * n_cols + c] = in[outputs[o] + dy * n_across + dx][c]      dy, dx below s
 //
 // Pixel shuffle (space to depth): squares of s by s neighbouring rows of a grid become one row. The step's
-// outputs name the row at each square's upper left corner; the rows of a grid stand together in the step,
-// line by line, n_across in a line.
-// Limits: s * s * n_cols at most 1 << 20; the engine has checked that every square lies within its grid.
+// outputs name the row at each square's upper left corner. The rows of a grid are contiguous in the step,
+// line by line, n_across in a line. Limits: s * s * n_cols at most 1 << 20; the engine has checked that every
+// square is inside its grid.
 #pragma once
 #include "base/lang.h"
 

@@ -1,5 +1,5 @@
-// shuffle_cuda.c - the operation's launch: a block for each row of a square, so that its columns are copied
-// as they lie.
+// shuffle_cuda.c - the operation's launch: a block for each row of a square, so that its columns stay
+// contiguous.
 #include "ops/cuda_table.h"
 #include "ops/shuffle/shuffle_cuda.h"
 

@@ -1,8 +1,8 @@
 // attend_all_vec.h - bidirectional attention of a block of rows for one vector type. Included once by each
 // vec_*.c.
 //
-// Keys are turned into panels [head_dim][2 * VF keys]. ALL_ROWS rows at a time: all their scores, the
-// weights, then the sum of values. Every row sums in the same order whatever rows stand beside it.
+// Keys are transposed into panels [head_dim][2 * VF keys]. ALL_ROWS rows at a time: all their scores, the
+// weights, then the sum of values. Every row sums in the same order, whatever rows are beside it.
 enum { ALL_KEYS = 2 * VF };
 STATIC_ASSERT((int)ALL_KEYS <= (int)ATTEND_ALL_PANEL);
 
@@ -48,7 +48,7 @@ VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, cons
     }
 }
 
-// Scores of n keys become weights, 0 behind the last one; returns their sum.
+// Turns scores of n keys into weights, 0 behind the last one; returns their sum.
 VEC_INLINE float weigh_all(float *scores, uint32_t n)
 {
     vf row_max = vf_set(-INFINITY), row_sum = vf_set(0);
@@ -67,7 +67,7 @@ VEC_INLINE float weigh_all(float *scores, uint32_t n)
     return vf_sum(row_sum);
 }
 
-// P: vectors of dims from d on, 2 or 1; the last one may be cut.
+// P: vectors of dims from d on, 2 or 1; the last one may be partial.
 VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *row_sums,
                            float *out, uint32_t d, const int R, const int P)
 {

@@ -1,11 +1,10 @@
 // attend_bf16.h - the parts of attention that use AVX-512 BF16 instructions: K and V in pairs, as BF16 pages
 // hold them. Included by attend_vec.h for vec_avx512_bf16.c alone.
 //
-// VDPBF16PS adds two products to a sum, the odd one first, each rounded, and takes subnormal numbers for
-// zero. A pair is added as a whole or not at all, so which column shares its group with which does not
-// matter. Products of bf16 numbers carry an error of about 1e-5 (squared, relative), less than int8
-// activations do elsewhere.
-enum { DOT_FORMAT = KV_BF16 }; // what odd formats are brought to
+// VDPBF16PS adds two products to a sum, the odd one first, each rounded, and treats subnormal numbers as
+// zero. A pair is added as a whole or not at all, so the grouping of columns does not matter. Products of
+// bf16 numbers have an error of about 1e-5 (squared, relative), less than int8 activations have elsewhere.
+enum { DOT_FORMAT = KV_BF16 }; // odd formats are converted to it
 
 VEC_INLINE __m512bh pairs_of(__m512i v)
 {
@@ -21,7 +20,7 @@ VEC_INLINE __m512i pair_up(vf low, vf high)
     return _mm512_permutexvar_epi16(words, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
-// Lines of 8 dwords become columns.
+// Transposes lines of 8 dwords to columns.
 VEC_INLINE void turn_8x8(__m256i *v)
 {
     __m256i t[8];
@@ -51,7 +50,7 @@ VEC_INLINE void pair_q(const float *const *q, uint32_t n, uint32_t head_dim, flo
 
     for (uint32_t d = 0; d < head_dim; d += VF) {
         __m256i pairs[VEC_COLUMNS];
-        UNROLL for (uint32_t c = 0; c < VEC_COLUMNS; c++) // columns that are not there repeat the first
+        UNROLL for (uint32_t c = 0; c < VEC_COLUMNS; c++) // missing columns repeat the first
             pairs[c] = (__m256i)_mm512_cvtneps_pbh(
                 vf_mul(vf_load_n(q[c < n ? c : 0] + d, head_dim - d), vf_set(scale)));
         turn_8x8(pairs);
@@ -88,8 +87,8 @@ VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g,
         vf_store(s->scores + c * ATTEND_KEYS + at + p * VF, sum[c][p]);
 }
 
-// As add_values, over pairs of keys. Ends within a pair are for single columns: the other key may be
-// anything, and is masked.
+// As add_values, over pairs of keys. The range may end within a pair for single columns: the other key is
+// masked.
 VEC_INLINE void add_values_bf16(const struct columns *s, const struct attend_part a, const int C, const int P)
 {
     uint32_t row_bytes = s->value_dims * 4, left = s->value_dims - a.d;
@@ -129,7 +128,7 @@ VEC_INLINE vf byte_floats(__m512i fours, const int i)
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(fours, (unsigned)(24 - 8 * i)), 24));
 }
 
-// 16 groups of 4 numbers that lie in dwords, times their scales, as pairs: the first two of each group to
+// 16 groups of 4 numbers, a group per dword, times their scales, as pairs: the first two of each group to
 // `first`, the others to `second`.
 VEC_INLINE void convert_fours(const unsigned char *from, const vf *scale, unsigned char *first,
                               unsigned char *second)
@@ -141,8 +140,8 @@ VEC_INLINE void convert_fours(const unsigned char *from, const vf *scale, unsign
         second, pair_up(vf_mul(byte_floats(fours, 2), scale[2]), vf_mul(byte_floats(fours, 3), scale[3])));
 }
 
-// A page of one head from Q8_0 to BF16: lines of 4 dims of K become two of 2, lines of 4 tokens of V two of
-// 2.
+// Converts a page of one head from Q8_0 to BF16: lines of 4 dims of K become two of 2, lines of 4 tokens of V
+// two of 2.
 VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v,
                              const unsigned char *from, unsigned char *to)
 {

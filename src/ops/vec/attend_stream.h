@@ -1,11 +1,11 @@
 // attend_stream.h - a decoding row's attention over one split of BF16 pages, all KV heads at once. Included
 // by attend_vec.h for vec_avx512_bf16.c alone; the bits are those of the loops there.
 //
-// A core reads memory at its full speed only as it lies: the KV heads of a page one behind the other, then
-// the next page. So the work is cut into units of two pages of one KV head, in that order, and a unit asks
-// for the lines that come AHEAD pages of a head later: they are still in L1 when they are read, where those
-// of a whole block would have gone to L2. A processor drops requests when too many are under way, so the pace
-// has to be even: scores of a block become weights between the units of the next block's K.
+// A core reads memory at full speed only in the order of addresses: the KV heads of a page one after the
+// other, then the next page. So the work is cut into units of two pages of one KV head, in that order, and a
+// unit prefetches the lines AHEAD pages of a head later. They are still in L1 when they are read; the lines
+// of a whole block would have gone to L2. A CPU drops prefetches when too many are in flight, so the rate has
+// to be even: scores of a block become weights between the units of the next block's K.
 enum {
     UNIT_KEYS = VEC_PAGES * PAGE_TOKENS,
     UNITS = ATTEND_KEYS / UNIT_KEYS,
@@ -13,13 +13,13 @@ enum {
     SPLIT_PAGES = ATTEND_SPLIT / PAGE_TOKENS
 };
 
-// Pages of one head, in the order in which they are read. In turns: K of the split's first block, K of the
-// second, V of the first, K of the third, ..., V of the last; then those of the split behind.
+// Pages of one head, in the order of reading: K of the split's first block, K of the second, V of the first,
+// K of the third, ..., V of the last; then the next split's.
 struct kv_flow {
     const struct attend_run *run;
     const unsigned char *at;
     size_t bytes;
-    uint32_t kv, page, end; // of `at`: the run's KV head, the page; and the turn's end
+    uint32_t kv, page, end; // of `at`: the run's KV head, the page; and the end of this K or V
     bool is_v;
     uint32_t turn, first, n_blocks; // the split's first page
     uint32_t n_pages;               // of the past
@@ -36,8 +36,9 @@ struct stream {
 };
 
 struct unit {                                             // two pages of one KV head
-    const unsigned char *at[VEC_PAGES], *then[VEC_PAGES]; // then: those to ask for
-    const unsigned char *const *ask;                      // then; at, where somebody has asked already
+    const unsigned char *at[VEC_PAGES], *then[VEC_PAGES]; // then: pages to prefetch
+    const unsigned char *const *ask;                      // then; or at, where the lines are prefetched
+                                                          // already
     uint32_t kv, head_dim;
     uint32_t seen; // a bit for each key
 };
@@ -72,7 +73,7 @@ static void flow_begin(struct kv_flow *f, uint32_t first)
     f->at = page_of(f->run, f->page, false);
 }
 
-// Behind the last page it comes once more.
+// After the last page it is repeated.
 static void flow_page(struct kv_flow *f)
 {
     uint32_t split_end = (f->first / SPLIT_PAGES + 1) * SPLIT_PAGES;
@@ -99,7 +100,7 @@ static inline const unsigned char *flow_next(struct kv_flow *f)
     return page;
 }
 
-// Pages behind the past's end have nothing that is seen: the last one stands for them.
+// Pages after the past's end have no seen key: the last page replaces them.
 static void find_block(struct stream *t, uint32_t block)
 {
     uint32_t first = t->base / PAGE_TOKENS + block * BLOCK_PAGES, last = t->flow.n_pages - 1;
@@ -171,7 +172,7 @@ VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *score
     }
 }
 
-// The scores of a block's column `at` of a KV head become weights.
+// Turns the scores of a block's column `at` of a KV head into weights.
 VEC_INLINE void weigh_scores(struct stream *t, uint32_t block, uint32_t kv, uint32_t at)
 {
     struct columns *s = t->s;
@@ -198,12 +199,13 @@ VEC_INLINE void weigh_scores(struct stream *t, uint32_t block, uint32_t kv, uint
 struct values { // sums of some columns, and their weights
     float *out;
     const uint32_t *weights;
-    uint32_t dims, d; // sums of a column; the first of 64 to be added to
-    // lines for the unit's first page, and where there are to be more for its second
+    uint32_t dims, d; // sums of a column; the first of 64 to add to
+    // Lines of the unit's first page to prefetch, and of its second page where there are more.
     const unsigned char *ask, *then;
 };
 
-// out += weights * v for C columns, at most 4, and 64 dims; with each pair of keys n_ask lines are asked for.
+// out += weights * v for C columns, at most 4, and 64 dims; with each pair of keys n_ask lines are
+// prefetched.
 VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int C, const int n_ask,
                          const bool whole)
 {
@@ -223,7 +225,7 @@ VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int 
                 ask = v.then;
         }
         UNROLL for (int j = 0; j < n_ask; j++) __builtin_prefetch(ask + 64 * j);
-        if (!whole && !(seen & 3)) // what lies there may be anything
+        if (!whole && !(seen & 3)) // the other key may be anything
             continue;
         UNROLL for (int d = 0; d < D; d++)
         {
@@ -247,7 +249,7 @@ VEC_INLINE void add_columns(const struct unit *u, struct values v, const int C, 
             add_dims(u, v, C, n_ask, false);
 }
 
-// Four columns at a time: a pair of keys is read as it lies.
+// Four columns at a time: a pair of keys is read without rearrangement.
 VEC_INLINE void add_unit(const struct unit *u, struct values v, const int C)
 {
     v.ask = u->ask[0];
@@ -263,8 +265,8 @@ VEC_INLINE void add_unit(const struct unit *u, struct values v, const int C)
     add_columns(u, v, C - 4, 2);
 }
 
-// Functions of their own: together the compiler would keep addresses in vector registers, behind whose work
-// all stores would wait.
+// Separate functions: in one function the compiler would keep addresses in vector registers, and all stores
+// would wait for them.
 #define UNITS_OF(C)                                                                                       \
     SIMD static __attribute__((noinline)) void VEC(score_##C)(const struct unit *u, const float *q,       \
                                                               float *scores, float *row_maxes)            \
@@ -316,7 +318,7 @@ VEC_INLINE void do_unit(struct stream *t, uint32_t block, uint32_t i, uint32_t k
     }
 }
 
-// K of a block, while the scores of the one before become weights; then V of the one before.
+// K of a block, while the scores of the block before become weights; then V of the block before.
 VEC_INLINE void do_block(struct stream *t, uint32_t block)
 {
     const uint32_t n_kv = t->s->run->n_kv, n = t->s->n;
@@ -335,7 +337,7 @@ VEC_INLINE void do_block(struct stream *t, uint32_t block)
             do_unit(t, block - 1, i, kv, true);
 }
 
-// The first lines are read and not asked for: so many requests at once would be dropped.
+// The first lines are not prefetched: so many requests at once would be dropped.
 static void read_ahead(struct kv_flow *f)
 {
     for (uint32_t i = 0; i < AHEAD; i++) {

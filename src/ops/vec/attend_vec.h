@@ -1,17 +1,16 @@
 // attend_vec.h - attention for one vector type (vec_*.h). Included once by each vec_*.c, after rows_vec.h.
 //
-// Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0; for each block the
-// scores, their maximum, the weights, and the old sums scaled down. Every ATTEND_SPLIT keys the sums begin
-// anew and what was is merged, in ascending order, so that threads may share a long past.
-// Columns are (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS
-// of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its
-// position alone; a column reads nothing behind its own end, so what lies there does not matter.
-// Values that are part of the keys (ops/latent) are brought to V's order, a block at a time.
-// F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32;
-// with BF16 instructions (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
-// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that
-// comes ASK_AHEAD later, in the order K, V, the next block's K; of a short block, the page of V. Others would
-// push out of L1 what they read: they ask for what they have. Several KV heads of BF16 pages at once have
+// Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0. For each block: the
+// scores, their maximum, the weights, and the old sums rescaled. Every ATTEND_SPLIT keys the sums start again
+// and the earlier ones are merged, in ascending order, so that threads may share a long past. Columns are
+// (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS of them, in
+// groups that fit the registers. A column's position alone decides which keys it sees, and in which blocks. A
+// column uses nothing behind its own end. Values that are part of the keys (ops/latent) are copied into V's
+// order, a block at a time. F32 and F16 pages are multiplied in place. Other formats are first converted, a
+// block at a time, to F32; with BF16 instructions (attend_bf16.h) BF16 pages are multiplied in place, and
+// Q8_0 becomes BF16. Pages are scattered, so the CPU cannot predict the next one: the first group prefetches
+// the page ASK_AHEAD later, in the order K, V, the next block's K; of a short block, the page of V. Other
+// groups would evict lines that they are about to read from L1. Several KV heads of BF16 pages at once have
 // their own loops, in attend_stream.h.
 #include "ops/vec/row_kernels.h"
 
