@@ -1,10 +1,11 @@
-// cpu.h - the CPU as a device, and what its kernels see.
+// cpu.h - the CPU as a device, and the interface of its kernels.
 //
 // A kernel is a pair of functions: plan says how many tiles its work has in a given step, run computes a
 // range of tiles. Threads take chunks of their own part of the tiles, then of other threads' parts. So a
 // tile's result must not depend on which thread computes it or on what else is computed. A kernel with
-// several phases gets a barrier between them. The plain kernel of an operation is its definition. Faster ones
-// follow, each with the CPU features it needs.
+// several phases gets a barrier between them.
+// The plain kernel of an operation is its definition. Faster ones follow, each with the CPU features it
+// needs.
 #pragma once
 #include "base/thread_pool.h"
 #include "device/step.h"

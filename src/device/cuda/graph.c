@@ -4,8 +4,9 @@
 // graph. Within a command the launches follow each other; between commands there is an edge where their byte
 // ranges conflict, unless another path implies it. An edge that is a kernel's only one, in and out, is
 // programmatic (programmatic dependent launch): the later kernel starts while the earlier one drains, and
-// every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write. A range of commands
-// is played as plain launches, in order: for tape_diff, and for tapes with products by the vendor's library.
+// every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write.
+// A range of commands is played as plain launches, in order: for tape_diff, and for tapes with products by
+// the vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"

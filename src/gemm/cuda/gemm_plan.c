@@ -2,8 +2,8 @@
 //
 // The choice table below is read from the top: the first rule that fits a matrix is taken. The number of rows
 // is the largest that the tape can get. q, k and v may have different formats: neighbours with one kernel and
-// format share a launch. Why the limits are what they are: bench/results/2026-11-22-h200-many-sequences.md
-// and 2026-11-22-h200.md.
+// format share a launch.
+// Why the limits are what they are: bench/results/2026-11-22-h200-many-sequences.md and 2026-11-22-h200.md.
 #include "gemm/cuda/gemm_plan.h"
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/vendor_parts.h"

@@ -4,8 +4,8 @@
 // A page holds one vector per token for all heads, its key: [latent, rotated]. Its value is the latent, so
 // there is no V.
 //   latent_store:    key = [rmsnorm(l) * norm, rope(k)]    of a row's kv = [l, k]
-//   latent_project:  out[h] = [W[h] x, rope(y)]            of a row's in[h] = [x, y]; y is empty without
-//   angles latent_attend:   s[h][j] = scale * q[h] . key[j]       for j = 0..position of the row
+//   latent_project:  out[h] = [W[h] x, rope(y)]            of a row's in[h] = [x, y]; y may be empty
+//   latent_attend:   s[h][j] = scale * q[h] . key[j]       for j = 0..position of the row
 //                    out[h] = sum over j of softmax(s[h])[j] * latent[j]
 // A layer projects its queries by Wuk (x is the part that does not rotate), attends, and projects the result
 // by Wuv: queries and values of full size are never computed. W[h] is [n_rows, n_cols], one head's rows after

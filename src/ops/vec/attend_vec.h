@@ -2,16 +2,17 @@
 //
 // Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0. For each block: the
 // scores, their maximum, the weights, and the old sums rescaled. Every ATTEND_SPLIT keys the sums start again
-// and the earlier ones are merged, in ascending order, so that threads may share a long past. Columns are
-// (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS of them, in
-// groups that fit the registers. A column's position alone decides which keys it sees, and in which blocks. A
-// column uses nothing behind its own end. Values that are part of the keys (ops/latent) are copied into V's
-// order, a block at a time. F32 and F16 pages are multiplied in place. Other formats are first converted, a
-// block at a time, to F32; with BF16 instructions (attend_bf16.h) BF16 pages are multiplied in place, and
-// Q8_0 becomes BF16. Pages are scattered, so the CPU cannot predict the next one: the first group prefetches
-// the page ASK_AHEAD later, in the order K, V, the next block's K; of a short block, the page of V. Other
-// groups would evict lines that they are about to read from L1. Several KV heads of BF16 pages at once have
-// their own loops, in attend_stream.h.
+// and the earlier ones are merged, in ascending order, so that threads may share a long past.
+// Columns are (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS
+// of them, in groups that fit the registers. A column's position alone decides which keys it sees, and in
+// which blocks. A column uses nothing behind its own end.
+// F32 and F16 pages are multiplied in place. Other formats are first converted, a block at a time, to F32;
+// with BF16 instructions (attend_bf16.h) BF16 pages are multiplied in place, and Q8_0 becomes BF16. Values
+// that are part of the keys (ops/latent) are copied into V's order, a block at a time.
+// Pages are scattered, so the CPU cannot predict the next one: the first group prefetches the page ASK_AHEAD
+// later, in the order K, V, the next block's K; of a short block, the page of V. Other groups would evict
+// lines that they are about to read from L1. Several KV heads of BF16 pages at once have their own loops, in
+// attend_stream.h.
 #include "ops/vec/row_kernels.h"
 
 enum {
