@@ -333,8 +333,8 @@ static void blocks_of_many_rows(void **state)
             for (uint32_t i = 0; i < sizeof taken / sizeof *taken; i++)
                 by = taken[i] == formats[f] && c.most_rows >= 64 ? BY_MANY : by;
             experts_shape = routers[(f + r) % 4];
-            experts_shape.n_experts =
-                f % 3 == 0 ? 5 : 40; // more rows of an expert than a tile takes, and few
+            // more rows of an expert than a tile takes, and few
+            experts_shape.n_experts = f % 3 == 0 ? 5 : 40;
             experts_shape.n_shared = r % 4 == 3 ? 256 : 0;
             experts_shape.shared = formats[f];
             experts_shape.limit = f % 2 ? 40 : 0;

@@ -27,7 +27,7 @@ struct vision {
     uint32_t n_weights, n_places;
     struct tower_layer *layers;
     struct tower_stage parts;
-    struct buffer pixels, places, pool, log, step, encoded;
+    struct buffer pixels, places, pool, history, step, encoded;
     uint32_t buckets[VISION_MOST_BUCKETS], n_buckets; // tiles that a tape takes
     struct tape *tapes[VISION_MOST_BUCKETS];
     struct step *host_step;

@@ -126,9 +126,8 @@ static __device__ __forceinline__ void load_queries(const struct latent_attend_p
                                                                  LATENT_KEY))[lane + 32 * k];
             most = fmaxf(most, fmaxf(fabsf(x[k].x), fabsf(x[k].y)));
         }
-        u32 exponent =
-            BF16 ? 127
-                 : min(max(__float_as_uint(warp_max(most)) >> 23, 1u), 253u); // a power of two not above it
+        // a power of two not above it
+        u32 exponent = BF16 ? 127 : min(max(__float_as_uint(warp_max(most)) >> 23, 1u), 253u);
         f32 divide = __uint_as_float((254 - exponent) << 23);
 #pragma unroll
         for (u32 k = 0; k < LINES / 32; k++)
@@ -364,8 +363,8 @@ static __device__ __forceinline__ void store_run(const struct latent_attend_para
 #pragma unroll
         for (u32 j = 0; j < 4; j++) {
             const f32 *even = &s.sums[i / 2][j][0][i % 2 * 2], *odd = &s.sums[i / 2][j][1][i % 2 * 2];
-            float2 *at =
-                (float2 *)(to + 64 * warp + 16 * j + lane % 4 * 4); // partial rows are multiples of 8 bytes
+            // partial rows are multiples of 8 bytes
+            float2 *at = (float2 *)(to + 64 * warp + 16 * j + lane % 4 * 4);
             at[0] = make_float2(even[0] * factor, odd[0] * factor);
             at[1] = make_float2(even[1] * factor, odd[1] * factor);
         }
@@ -488,8 +487,8 @@ extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
 extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
     latent_attend_plain(const __grid_constant__ struct latent_attend_params p)
 {
-    extern __shared__ __align__(16)
-        f32 plain_shared[]; // q [head_dim], sums [latent_dims], weights [LATENT_PLAIN_KEYS]
+    // q [head_dim], sums [latent_dims], weights [LATENT_PLAIN_KEYS]
+    extern __shared__ __align__(16) f32 plain_shared[];
     __shared__ f32 room[33];
     const struct page_shape &shape = p.args.pages;
     u32 row = blockIdx.y, n_key = shape.head_dim, n_value = p.args.latent_dims, lane = threadIdx.x % 32,
