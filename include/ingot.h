@@ -146,8 +146,8 @@ INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_optio
 INGOT_API bool ingot_model_find(const char *name, char *path, size_t capacity, struct ingot_error *error);
 
 struct ingot_memory {
-    uint64_t weight_bytes, page_bytes,
-        scratch_bytes;                 // that an engine takes; scratch from above, for the largest step
+    // that an engine takes; scratch from above, for the largest step
+    uint64_t weight_bytes, page_bytes, scratch_bytes;
     uint64_t free_bytes, device_bytes; // of the devices the options choose, in sum
 };
 // What ingot_engine_open would need with these options. Reads the file's beginning and opens the device;

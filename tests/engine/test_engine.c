@@ -589,8 +589,8 @@ static void steps_queued_ahead_change_nothing(void **state)
     engine->inner.loaded->devices.at[0]->queue = &queue;
     uint64_t before = engine->inner.loaded->devices.at[0]->counters.plays;
     ask_twice(engine, ahead, &n_reused[1]);
-    assert_int_equal(engine->inner.loaded->devices.at[0]->counters.plays - before,
-                     plays + 2); // one for each answer's end
+    // one for each answer's end
+    assert_int_equal(engine->inner.loaded->devices.at[0]->counters.plays - before, plays + 2);
     assert_int_equal(n_reused[0], n_reused[1]);
     for (int i = 0; i < 2; i++)
         assert_string_equal(alone[i], ahead[i]);

@@ -184,7 +184,7 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     s->parts.history_stride = h->history_stride;
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
-    s->parts.limits = &s->limits;
+    s->parts.mask_bias = &s->mask_bias;
     return make_tables(s, err) &&
            (s->borrows_block || buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err)) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
@@ -238,8 +238,8 @@ void stage_release(struct stage *s)
         s->block = (struct buffer){ 0 };
     if (s->borrows_tables)
         s->table = s->history = (struct buffer){ 0 };
-    struct buffer *buffers[] = { &s->table,   &s->history, &s->block, &s->logits,
-                                 &s->results, &s->limits,  &s->step };
+    struct buffer *buffers[] = { &s->table,   &s->history,   &s->block, &s->logits,
+                                 &s->results, &s->mask_bias, &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
     arena_destroy(s->names);

@@ -27,7 +27,7 @@ struct stage {
     const struct weight **layers; // [layers, n_places]
     struct pages *pages;
     struct buffer *page_buffers; // [2 * layers]: K and V, or K and nothing
-    struct buffer table, history, block, logits, results, limits, step;
+    struct buffer table, history, block, logits, results, mask_bias, step;
     bool borrows_block, borrows_tables; // of the stage before: the block; table and history
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
