@@ -93,8 +93,8 @@ enum parse_step channel_parser_header(struct output_parser *p, struct output_pie
     if (!there || end == SIZE_MAX || end > MAX_HEADER - strlen(message_mark)) {
         p->mode = OUTPUT_MESSAGE;
         p->message = PIECE_CONTENT;
-        return there && text.n ? output_parser_emit(p, piece, PIECE_CONTENT, 1)
-                               : PARSE_GO_ON; // "<" of no header
+        // "<" of no header
+        return there && text.n ? output_parser_emit(p, piece, PIECE_CONTENT, 1) : PARSE_GO_ON;
     }
     struct str header = str_from_to(text, 0, end);
     p->at += end + strlen(message_mark);
