@@ -23,8 +23,8 @@ BASE = dict(hidden_act="silu", tie_word_embeddings=False, attention_bias=False, 
             vocab_size=257, num_hidden_layers=3, moe_layer_freq=1, first_k_dense_replace=1)
 VARIANTS = {
     # greedy: groups are named and do not count; queries without a latent; a context four times beyond the original
-    "deepseek2-lite": dict(n=43, draw=4, legacy=True, config=dict(
-        model_type="deepseek_v2", hidden_size=56, num_attention_heads=3, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=40,
+    "deepseek2-lite": dict(n=43, legacy=True, config=dict(
+        model_type="deepseek_v2", hidden_size=60, num_attention_heads=3, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=40,
         qk_nope_head_dim=20, qk_rope_head_dim=12, v_head_dim=18, intermediate_size=90, moe_intermediate_size=22, n_routed_experts=7,
         num_experts_per_tok=3, n_shared_experts=2, topk_method="greedy", scoring_func="softmax", n_group=1, topk_group=1,
         norm_topk_prob=False, routed_scaling_factor=1.0, rms_norm_eps=1e-6, rope_theta=1e4, max_position_embeddings=400,

@@ -28,10 +28,12 @@ static double limit_of(const struct stage *s, const char *name)
 {
     const struct stage_shape *shape = &s->shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
-    bool product =
-        strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
+    bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 ||
+                   strcmp(name, "experts_down") == 0 || strcmp(name, "latent_project") == 0;
     bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0 || strcmp(name, "moe") == 0,
-         attend = strcmp(name, "attend") == 0;
+         attend = strcmp(name, "attend") == 0 || strcmp(name, "latent_attend") == 0,
+         stores =
+             strcmp(name, "qkv") == 0 || strcmp(name, "rope_store") == 0 || strcmp(name, "latent_store") == 0;
 
     if (!exact && product)
         return 5e-4;
@@ -39,7 +41,7 @@ static double limit_of(const struct stage *s, const char *name)
         return 1e-3;
     if (attend && (shape->k_format > KV_F16 || shape->v_format > KV_F16))
         return 2e-5;
-    return half && (attend || strcmp(name, "qkv") == 0 || strcmp(name, "rope_store") == 0) ? 1e-6 : 1e-9;
+    return half && (attend || stores) ? 1e-6 : 1e-9;
 }
 
 static bool on_difference(void *arg, const struct tape_difference *d)

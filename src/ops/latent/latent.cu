@@ -39,25 +39,28 @@ extern "C" __global__ void __launch_bounds__(LATENT_STORE_THREADS)
             page_put(side, page, 0, token, d, key[d]);
 }
 
-// A warp takes a row of a head's matrix, for each row of the step in turn.
+// Eight lanes take a row of a head's matrix, for each row of the step in turn: rows are short.
 extern "C" __global__ void __launch_bounds__(LATENT_PROJECT_THREADS)
     latent_project(const __grid_constant__ struct latent_project_params p)
 {
     const struct latent_project_args &a = p.args;
-    struct lane_span s = { threadIdx.x % 32, 32 };
-    u32 at = blockIdx.x * (LATENT_PROJECT_THREADS / 32) + threadIdx.x / 32, head = at / a.n_rows;
+    struct lane_span s = { threadIdx.x % LATENT_PROJECT_LANES, LATENT_PROJECT_LANES };
+    u32 at =
+            blockIdx.x * (LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES) + threadIdx.x / LATENT_PROJECT_LANES,
+        n = a.n_heads * a.n_rows, head = min(at, n - 1) / a.n_rows;
 
     wait_for_inputs();
     if (blockIdx.x >= p.n_products) {
         latent_rotate_rest(p, blockIdx.x - p.n_products);
         return;
     }
-    if (at >= a.n_heads * a.n_rows)
-        return;
     for (u32 row = blockIdx.y; row < p.step->n_rows; row += gridDim.y) {
         const f32 *x = p.in + ((u64)row * a.n_heads + head) * (a.n_cols + a.n_rotated);
-        f32 sum = warp_sum(dot_row_any(p.w, at, x, s));
-        if (s.lane == 0)
+        f32 sum = dot_row_any(p.w, min(at, n - 1), x, s);
+#pragma unroll
+        for (u32 o = LATENT_PROJECT_LANES / 2; o; o /= 2)
+            sum += __shfl_xor_sync(~0u, sum, o);
+        if (s.lane == 0 && at < n)
             p.out[((u64)row * a.n_heads + head) * (a.n_rows + a.n_rotated) + at % a.n_rows] = sum;
     }
 }

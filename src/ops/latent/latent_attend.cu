@@ -96,16 +96,27 @@ static __device__ __forceinline__ u32 pair_place(u32 row, u32 i)
     return (i / 4 ^ (row & 7)) * 4 + i % 4;
 }
 
+// Of the tile. The last rows come first: they see most keys.
+static __device__ __forceinline__ u32 first_row(const struct latent_attend_params &p)
+{
+    return (gridDim.z - 1 - blockIdx.z) * p.tile_rows;
+}
+
 // Query i of the tile: its row in the step, and its head. What is not there has the row NOT_SEEN.
 static __device__ __forceinline__ u32 query_row(const struct latent_attend_params &p, u32 i)
 {
-    u32 row = blockIdx.z * p.tile_rows + i / p.tile_heads,
-        head = blockIdx.y * p.tile_heads + i % p.tile_heads;
+    u32 row = first_row(p) + i / p.tile_heads, head = blockIdx.y * p.tile_heads + i % p.tile_heads;
     return i < p.tile_rows * p.tile_heads && row < p.step->n_rows && head < p.args.n_heads ? row : NOT_SEEN;
 }
 static __device__ __forceinline__ u32 query_head(const struct latent_attend_params &p, u32 i)
 {
     return blockIdx.y * p.tile_heads + i % p.tile_heads;
+}
+
+// Tiles of 16 queries that hold some.
+static __device__ __forceinline__ u32 n_query_tiles(const struct latent_attend_params &p)
+{
+    return (p.tile_rows * p.tile_heads + 15) / 16;
 }
 
 // A warp brings eight queries.
@@ -115,7 +126,9 @@ static __device__ __forceinline__ void load_queries(const struct latent_attend_p
 {
     u32 lane = threadIdx.x % 32;
 
-    for (u32 i = threadIdx.x / 32; i < LATENT_TILE; i += N_WARPS) {
+#pragma unroll 4
+    for (u32 n = 0; n < LATENT_TILE / N_WARPS; n++) {
+        u32 i = threadIdx.x / 32 + n * N_WARPS;
         u32 row = query_row(p, i), *to = room.q[i];
         float2 x[LINES / 32];
         f32 most = 0;
@@ -198,10 +211,12 @@ static __device__ __forceinline__ void clear_keys(u32 *keys, u32 n_valid)
 
 // Scores of the warp's 16 queries and 32 keys.
 template <bool BF16>
-static __device__ __forceinline__ void score_keys(const struct query_room &room, const u32 *keys,
+static __device__ __forceinline__ void score_keys(const struct latent_attend_params &p,
+                                                  const struct query_room &room, const u32 *keys,
                                                   struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane % 4, at[4];
+    f32 odd[4][4] = {}; // steps in turn: a sum's next product waits for the one before
     const u32 *q = room.q[warp % 4 * 16 + lane % 16];
 
 #pragma unroll
@@ -212,15 +227,22 @@ static __device__ __forceinline__ void score_keys(const struct query_room &room,
         for (u32 c = 0; c < 4; c++)
             s.scores[j][c] = 0;
     }
-#pragma unroll 4
+    if (warp % 4 >= n_query_tiles(p))
+        return;
+#pragma unroll 6
     for (u32 k = 0; k < LATENT_KEY / 16; k++) {
         u32 a[4];
         load_matrix(a, q + ((2 * k + lane / 16) ^ (lane & 7)) * 4);
 #pragma unroll
         for (u32 j = 0; j < 4; j++)
-            multiply<BF16>(s.scores[j], a, keys[at[j] + k * 8 * PAGE_TOKENS],
+            multiply<BF16>(k % 2 ? odd[j] : s.scores[j], a, keys[at[j] + k * 8 * PAGE_TOKENS],
                            keys[at[j] + (k * 8 + 4) * PAGE_TOKENS]);
     }
+#pragma unroll
+    for (u32 j = 0; j < 4; j++)
+#pragma unroll
+        for (u32 c = 0; c < 4; c++)
+            s.scores[j][c] += odd[j][c];
 }
 
 // Scores in powers of two; those of keys that a query does not see become -infinity. Then each half's
@@ -275,12 +297,15 @@ static __device__ __forceinline__ void weigh_keys(struct query_room &room, struc
     }
 }
 
-static __device__ __forceinline__ void keep_sums(const struct query_room &room, struct query_sums &s)
+static __device__ __forceinline__ void keep_sums(const struct latent_attend_params &p,
+                                                 const struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32;
 
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
+        if (i >= n_query_tiles(p))
+            break;
         f32 keep[2] = { room.keep[16 * i + lane / 4], room.keep[16 * i + lane / 4 + 8] };
         if (__all_sync(~0u, keep[0] == 1 && keep[1] == 1))
             continue;
@@ -294,7 +319,8 @@ static __device__ __forceinline__ void keep_sums(const struct query_room &room, 
 
 // sums += weights * values, of the warp's 64 dimensions.
 template <bool BF16>
-static __device__ __forceinline__ void add_values(const struct query_room &room, const u32 *keys,
+static __device__ __forceinline__ void add_values(const struct latent_attend_params &p,
+                                                  const struct query_room &room, const u32 *keys,
                                                   struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, token = lane % 4 * 2;
@@ -304,7 +330,9 @@ static __device__ __forceinline__ void add_values(const struct query_room &room,
         u32 a[4][4];
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
-            load_matrix(a[i], &room.weights[16 * i + lane % 16][((2 * page + lane / 16) ^ (lane & 7)) * 4]);
+            if (i < n_query_tiles(p))
+                load_matrix(a[i],
+                            &room.weights[16 * i + lane % 16][((2 * page + lane / 16) ^ (lane & 7)) * 4]);
 #pragma unroll
         for (u32 j = 0; j < 4; j++) {
             u32 line = (64 * warp + 16 * j) / 2 + lane / 4;
@@ -315,6 +343,8 @@ static __device__ __forceinline__ void add_values(const struct query_room &room,
                 odd[2] = { __byte_perm(x.x, x.y, 0x7632), __byte_perm(y.x, y.y, 0x7632) };
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
+                if (i >= n_query_tiles(p))
+                    break;
                 multiply<BF16>(s.sums[i][j][0], a[i], even[0], even[1]);
                 multiply<BF16>(s.sums[i][j][1], a[i], odd[0], odd[1]);
             }
@@ -385,7 +415,6 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
         bool there = query >= r.first && query < r.end && query_row(p, query) != NOT_SEEN;
         positions[h] = there ? step_positions(p.step)[query_row(p, query)] : NOT_SEEN;
     }
-    load_keys<FORMAT>(p, r, r.from, room.keys[0]);
     for (u32 first = r.from, tile = 0; first < r.to; first += LATENT_TILE, tile++) {
         u32 *keys = room.keys[tile % 2];
         asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -396,13 +425,13 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
             clear_keys(keys, r.to - first);
             __syncthreads();
         }
-        score_keys<bf16>(room, keys, s);
+        score_keys<bf16>(p, room, keys, s);
         mask_scores(room, s, positions, first);
         __syncthreads();
         weigh_keys<bf16>(room, s);
         __syncthreads();
-        keep_sums(room, s);
-        add_values<bf16>(room, keys, s);
+        keep_sums(p, room, s);
+        add_values<bf16>(p, room, keys, s);
     }
     share_totals(room, s);
     store_run(p, room, r, s);
@@ -412,7 +441,7 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
 // The run that begins at query `first` of the tile, and this block's share of its keys.
 static __device__ __forceinline__ struct query_run run_at(const struct latent_attend_params &p, u32 first)
 {
-    u32 row = query_row(p, first), n_rows = 1, tile_end = min((blockIdx.z + 1) * p.tile_rows, p.step->n_rows);
+    u32 row = query_row(p, first), n_rows = 1, tile_end = min(first_row(p) + p.tile_rows, p.step->n_rows);
     struct query_run r = { first, 0, step_slots(p.step)[row], step_positions(p.step)[row], 0, 0, blockIdx.x };
 
     while (row + n_rows < tile_end && step_slots(p.step)[row + n_rows] == r.slot)
@@ -430,14 +459,16 @@ template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct
 {
     extern __shared__ __align__(16) u8 shared[];
     struct query_room &room = *(struct query_room *)shared;
-    u32 first_row = blockIdx.z * p.tile_rows;
 
     wait_for_inputs();
-    if (first_row >= p.step->n_rows)
+    if (first_row(p) >= p.step->n_rows)
         return;
-    load_queries<FORMAT == KV_BF16>(p, room);
     for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN;) {
         struct query_run r = run_at(p, first);
+        if (r.from < r.to)
+            load_keys<FORMAT>(p, r, r.from, room.keys[0]);
+        if (first == 0)
+            load_queries<FORMAT == KV_BF16>(p, room);
         if (r.from < r.to)
             attend_keys<FORMAT>(p, room, r);
         first = r.end;

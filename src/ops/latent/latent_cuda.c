@@ -36,8 +36,9 @@ void cuda_plan_latent_project(struct cuda_plan *p)
     u32 rows = p->tape.max_rows;
     bool many = !a->exact && a->n_cols % 32 == 0 && (rows > FEW_ROWS || p->tape.invariant);
 
-    params.n_products = many ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
-                             : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / 32);
+    params.n_products =
+        many ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
+             : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES);
     u32 y = many ? divide_up(rows, LATENT_PROJECT_TILE) : rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE;
     struct cuda_shape shape = { { params.n_products + (a->n_rotated ? a->n_heads : 0), y, 1 },
                                 LATENT_PROJECT_THREADS,

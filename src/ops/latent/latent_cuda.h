@@ -22,7 +22,12 @@ struct latent_project_params {
     struct latent_project_args args;
     u32 n_products, reserved; // blocks of the grid that multiply; those behind them rotate
 };
-enum { LATENT_STORE_THREADS = 128, LATENT_PROJECT_THREADS = 128, LATENT_PROJECT_TILE = 64 };
+enum {
+    LATENT_STORE_THREADS = 128,
+    LATENT_PROJECT_THREADS = 128,
+    LATENT_PROJECT_LANES = 8,
+    LATENT_PROJECT_TILE = 64
+};
 
 struct latent_attend_params {
     DEVICE_AT(const struct step) step;
