@@ -63,6 +63,25 @@ static void a_model_without_a_template_gets_chatml(void **state)
     "]}]"
 #define IMAGE "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"b\"}]}]"
 
+static void reasoning_has_the_name_that_the_template_reads(void **state)
+{
+#define AFTER_REASONING(fields)                                                                             \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\"," fields                                \
+    ",\"reasoning_content\":\"thought\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{" \
+    "\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"r\"}]"
+    (void)state;
+    struct chat *chat = open_chat("gpt-oss");
+    assert_true(chat_takes_calls(chat));
+    assert_non_null(strstr(prompt(chat, AFTER_REASONING("\"content\":\"\""), NULL),
+                           "<|start|>assistant<|channel|>analysis<|message|>thought<|end|><|start|>assistant "
+                           "to=functions.f<|channel|>commentary json<|message|>{}<|call|>"));
+    assert_null(strstr(prompt(chat, AFTER_REASONING("\"content\":\"said\""), NULL), "thought"));
+    assert_non_null(
+        strstr(prompt(chat, AFTER_REASONING("\"content\":\"\""), "{\"reasoning_effort\":\"high\"}"),
+               "Reasoning: high\n"));
+    chat_destroy(chat);
+}
+
 static void parts_are_joined_for_templates_that_take_text(void **state)
 {
     (void)state;
@@ -239,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_without_a_template_gets_chatml),
+        cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
         cmocka_unit_test(parts_are_joined_for_templates_that_take_text),
         cmocka_unit_test(tool_arguments_come_as_the_template_wants_them),
         cmocka_unit_test(a_request_cannot_replace_what_the_engine_sets),

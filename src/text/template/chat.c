@@ -12,7 +12,7 @@ struct chat {
     struct str bos_token, eos_token;
     struct arena *arena;
     bool takes_parts, takes_calls, arguments_as_text, short_ids;
-    bool refuses_system, refuses_users_in_a_row;
+    bool refuses_system, refuses_users_in_a_row, reads_thinking;
     enum {
         // of a message that has calls and no content
         CONTENT_AS_GIVEN,
@@ -68,6 +68,15 @@ static bool refuses_before_user(const struct chat *chat, const char *role)
     return takes_alone && !takes_before;
 }
 
+// Whether the template shows the reasoning before a call under this name.
+static bool shows_reasoning(const struct chat *chat, const char *name)
+{
+    json_t *messages = call_probe("call00001", "", false);
+
+    json_object_set_new(json_array_get(messages, 1), name, json_string("thought"));
+    return probe(chat, messages, "thought", "{'probe'");
+}
+
 static void probe_template(struct chat *chat)
 {
     static const char id[] = "call00001", long_id[] = "call_0123456789abcdef0123";
@@ -77,6 +86,7 @@ static void probe_template(struct chat *chat)
     chat->takes_parts = probe(chat, parts, "probe", "type");
     chat->refuses_system = refuses_before_user(chat, "system");
     chat->refuses_users_in_a_row = refuses_before_user(chat, "user");
+    chat->reads_thinking = shows_reasoning(chat, "thinking") && !shows_reasoning(chat, "reasoning_content");
     // Whether the template needs arguments as text: it prints an object as a Python dict, or omits it.
     bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
                   probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
@@ -252,6 +262,18 @@ static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, 
     return true;
 }
 
+// gpt-oss calls it thinking, and before a call has room for either that or content.
+static void adapt_reasoning(const struct chat *chat, json_t *message)
+{
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    const char *content = json_string_value(json_object_get(message, "content"));
+
+    if (chat->reads_thinking && reasoning && !json_object_get(message, "thinking") &&
+        !(calls && content && *content))
+        json_object_set(message, "thinking", reasoning);
+}
+
 static json_t *adapt_message(const struct chat *chat, json_t *message, size_t index, struct err *err)
 {
     json_t *content = json_object_get(message, "content"), *copy, *joined;
@@ -283,6 +305,7 @@ static json_t *adapt_message(const struct chat *chat, json_t *message, size_t in
         json_decref(copy);
         return NULL;
     }
+    adapt_reasoning(chat, copy);
     return copy;
 }
 

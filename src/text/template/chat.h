@@ -1,10 +1,11 @@
 // chat.h - renders a conversation with the model's chat template.
 //
 // Templates differ in what they accept: content as a string or as a list of parts, the arguments of a tool
-// call as JSON text or as an object, short call ids only, empty or null content beside calls (some templates
-// print "None"). A system message, or a second user message in a row, that the template refuses is merged
-// into the next user message. The template's form is detected once, by rendering small probes. Not here:
-// tokens (the tokeniser reads the spans), images (the caller places them where the template left marks).
+// call as JSON text or as an object, reasoning under another name, short call ids only, empty or null content
+// beside calls (some templates print "None"). A system message, or a second user message in a row, that the
+// template refuses is merged into the next user message. The template's form is detected once, by rendering
+// small probes. Not here: tokens (the tokeniser reads the spans), images (the caller places them where the
+// template left marks).
 #pragma once
 #include "text/template/template.h"
 
