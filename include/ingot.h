@@ -97,7 +97,7 @@ struct ingot_engine_options {
     size_t size;                // of this struct; ingot_engine_defaults sets it
     const char *model;          // a .gguf file, a safetensors folder, a model inside the library, or NULL: INGOT_BUILTIN
     const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops; several share the layers: "cuda:0,cpu"
-    const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one for each device
+    const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one stage, or of several devices the plan's choice
     uint32_t n_threads;         // 0: every processor this process may use
     uint32_t n_context;         // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences;       // sequences that may run at once

@@ -77,6 +77,10 @@ void engine_unload(struct engine *e);
 // The memory that an engine with these options needs, and that of the devices that it would use, in sum.
 // Opens the file and the devices, loads nothing.
 struct device_info;
+// What these options would place where, and how fast it would be. Opens the file and the devices and loads a
+// layer to each. The placement that engine_load chooses comes from here.
+struct plan; // engine/stage/plan.h
+bool engine_plan(const struct ingot_engine_options *options, struct plan *plan, struct err *err);
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err);
 

@@ -5,6 +5,7 @@
 #include "device/cpu/cpu.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
+#include "engine/stage/plan.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/kv_persist.h"
@@ -367,9 +368,45 @@ static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct st
     return true;
 }
 
-static bool choose_places(struct engine_loaded *l, struct err *err)
+// Of several devices without pinned borders, the plan chooses.
+static bool choose_places(struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
-    return place_stages(&l->placement, l->options.stages, l->model.config.n_layers, l->devices.n, err);
+    bool pinned = l->devices.n == 1 || (l->options.stages && *l->options.stages);
+    struct stage_shape own = *shape;
+    bool ok = false;
+
+    own.exact = l->options.exact;
+    if (pinned)
+        ok = place_stages(&l->placement, l->options.stages, l->model.config.n_layers, l->devices.n, err);
+    struct plan *plan = pinned ? NULL : mem_alloc(sizeof *plan);
+    if (!pinned && !plan)
+        return err_memory(err, "a plan");
+    if (plan && (ok = plan_layers(&(struct plan_request){ &l->model, &l->devices, &own, NULL }, plan, err)))
+        l->placement = plan->placement;
+    mem_free(plan);
+    shape->exact = is_exact(l, l->placement.device[0]);
+    return ok;
+}
+
+bool engine_plan(const struct ingot_engine_options *options, struct plan *plan, struct err *err)
+{
+    struct engine e = { 0 };
+    struct stage_shape shape;
+    struct engine_loaded *l = begin_load(&e, options, err);
+    bool ok = l && open_model(l, err) && devices_open(&l->devices, options, err) && check_devices(l, err) &&
+              choose_sizes(l, err) && make_kv(&e, err) && choose_shape(&e, &shape, err);
+
+    if (ok) {
+        bool pinned = options->stages && *options->stages;
+        shape.exact = options->exact;
+        ok = !pinned ||
+             place_stages(&l->placement, options->stages, l->model.config.n_layers, l->devices.n, err);
+        ok = ok && plan_layers(&(struct plan_request){ &l->model, &l->devices, &shape,
+                                                       pinned ? &l->placement : NULL },
+                               plan, err);
+    }
+    engine_unload(&e);
+    return ok;
 }
 
 // Devices that share memory count once.
@@ -411,8 +448,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
     bool ok = l && open_model(l, err) && load_tokenizer(l, err) && devices_open(&l->devices, options, err) &&
-              check_devices(l, err) && choose_places(l, err) && choose_sizes(l, err) && make_kv(e, err) &&
-              make_batches(e, err) && choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
+              check_devices(l, err) && choose_sizes(l, err) && make_kv(e, err) && make_batches(e, err) &&
+              choose_shape(e, &shape, err) && choose_places(l, &shape, err) && open_eyes(e, l, &shape, err) &&
               make_stages(l, &shape, tiles_pool(e), err) && make_logits(e, err) && kv_persist_open(e, err);
 
     if (!ok) {

@@ -36,7 +36,7 @@ static const struct option kernel_options[] = {
     { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "cuda: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
     { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
-    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8; with several devices, at which the next one takes over" },
+    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8; with several devices, at which the next one takes over; without it ingot chooses (see ingot help plan)" },
     { "--commit-every", OPTION_U32, AT(commit_every), "N", "0", 0, 100000, NULL, "metal: commands in a command buffer, the first of which is short; 0: at most 4 command buffers a step" },
     { 0 },
 };
@@ -186,6 +186,12 @@ static const struct option eval_options[] = {
     { 0 },
 };
 
+static const struct option plan_options[] = {
+    { "-np --streams --parallel", OPTION_U32, AT(n_plan_sequences), "N", "1", 1, 4096, NULL, "answers at the same time, whose KV pages must fit" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "print JSON" },
+    { 0 },
+};
+
 static const struct option verify_options[] = {
     { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
@@ -230,7 +236,7 @@ static const struct option_group general = { "General", general_options }, model
                                  tokenize = { "Text", tokenize_options },
                                  doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
                                  quantize = { "Work", quantize_options }, synth = { "File", synth_options },
-                                 verify = { "Check", verify_options },
+                                 verify = { "Check", verify_options }, plan = { "Plan", plan_options },
                                  eval = { "Text and comparison", eval_options },
                                  trace = { "Looking inside", trace_options },
                                  names = { "Models by name", name_options }, pull = { "Pull", pull_options },
@@ -306,6 +312,7 @@ static const struct option_verb verbs[] = {
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
     { "eval", "[MODEL]", "Measures how well a model predicts a text, and what quantising it loses", eval_text, { &eval, &model, &place, &kernel, &names, &general } },
+    { "plan", "[MODEL]", "Tells which layers go to which device, and how fast that would be", "  ingot plan -m big.gguf --device cuda:0,cpu -c 8192 --streams 4", { &plan, &model, &place, &kernel, &names, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

@@ -43,7 +43,7 @@ struct settings {
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all, verify_gemm;
     const char *type;
-    uint32_t n_verify;
+    uint32_t n_verify, n_plan_sequences;
     // serve
     const char *host, *alias;
     uint32_t port, n_parallel, n_queued, body_mib, drain_s, keep_alive_s, write_s;
@@ -81,3 +81,4 @@ int verb_pull(const struct verb_call *call);
 int verb_ls(const struct verb_call *call);
 int verb_rm(const struct verb_call *call);
 int verb_eval(const struct verb_call *call);
+int verb_plan(const struct verb_call *call);

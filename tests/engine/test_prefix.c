@@ -39,6 +39,7 @@ static struct ingot_engine *open_engine(uint32_t n_sequences, uint32_t n_kv_toke
     struct ingot_engine_options o = ingot_engine_defaults();
     o.model = MODEL;
     o.device = no_prefix_cache ? "cpu" : shared_on;
+    o.stages = strcmp(o.device, "cpu") ? "1" : NULL;
     o.n_threads = 1;
     o.n_context = 128;
     o.n_sequences = n_sequences;

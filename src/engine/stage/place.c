@@ -26,29 +26,17 @@ static bool read_borders(struct placement *p, const char *text, uint32_t n_layer
     return true;
 }
 
-static bool deal_layers(struct placement *p, uint32_t n_layers, uint32_t n_devices, struct err *err)
-{
-    if (n_devices > n_layers)
-        return err_set(err, ERR_INPUT, "%u devices for a model of %u layers; want at most a device a layer",
-                       n_devices, n_layers);
-    for (; p->n < n_devices; p->n++)
-        p->layers[p->n] =
-            (struct layer_range){ p->n * n_layers / n_devices, (p->n + 1) * n_layers / n_devices };
-    return true;
-}
-
 bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, uint32_t n_devices,
                   struct err *err)
 {
     *p = (struct placement){ 0 };
-    if (!borders || !*borders ? !deal_layers(p, n_layers, n_devices, err)
-                              : !read_borders(p, borders, n_layers, err))
+    if (!read_borders(p, borders ? borders : "", n_layers, err))
         return false;
     if (n_devices > 1 && p->n != n_devices)
         return err_set(err, ERR_INPUT,
                        "stages \"%s\" are %u and %u devices are named; want a stage for each device, or one "
                        "device for all",
-                       borders, p->n, n_devices);
+                       borders ? borders : "", p->n, n_devices);
     for (uint32_t i = 0; i < p->n && n_devices > 1; i++)
         p->device[i] = i;
     return true;
@@ -101,6 +89,14 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
     };
 }
 
+uint64_t place_room(struct device *d)
+{
+    struct device_info info = { 0 };
+
+    d->ops->info(d, &info);
+    return d->queue ? info.free_bytes : info.memory_bytes;
+}
+
 bool place_check(const struct place_memory *need, struct device *d, struct err *err)
 {
     const double gib = 1 << 30;
@@ -108,8 +104,7 @@ bool place_check(const struct place_memory *need, struct device *d, struct err *
     uint64_t total = need->weights + need->pages + need->scratch;
 
     d->ops->info(d, &info);
-    // the host's free_bytes counts the page cache as used
-    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes;
+    uint64_t room = place_room(d);
     log_line(LOG_INFO, "place",
              "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB; %.2f GiB free of %.2f", d->name,
              (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,

@@ -10,8 +10,8 @@ struct placement {
     uint32_t n;
 };
 
-// Parses "4,8": a new stage begins at layers 4 and 8. Several devices take a stage each, in their order;
-// without borders each gets the same number of layers. One device takes all stages, without borders one.
+// Parses "4,8": a new stage begins at layers 4 and 8. Several devices take a stage each, in their order; one
+// device takes all stages, without borders one.
 bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, uint32_t n_devices,
                   struct err *err);
 
@@ -24,6 +24,8 @@ struct place_memory {
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers);
-// Fails when the need exceeds the free memory of a device with its own queue, or the memory of the host; the
-// message has all figures.
+// The free memory of a device with its own queue, or the memory of the host, whose free memory counts the
+// page cache as used.
+uint64_t place_room(struct device *d);
+// Fails when the need exceeds the room; the message has all figures.
 bool place_check(const struct place_memory *need, struct device *d, struct err *err);
