@@ -335,6 +335,7 @@ static void blocks_of_many_rows(void **state)
             experts_shape = routers[(f + r) % 4];
             // more rows of an expert than a tile takes, and few
             experts_shape.n_experts = f % 3 == 0 ? 5 : 40;
+            experts_shape.n_slots = 3;
             experts_shape.n_shared = r % 4 == 3 ? 256 : 0;
             experts_shape.shared = formats[f];
             experts_shape.limit = f % 2 ? 40 : 0;
