@@ -218,7 +218,8 @@ static json_t *capabilities(const struct server *s)
 {
     json_t *list = json_pack("[s, s, s]", "completion", "tools", "embedding");
 
-    if (str_find(template_of(s), STR("<think>")) != SIZE_MAX)
+    if (str_find(template_of(s), STR("<think>")) != SIZE_MAX ||
+        str_find(template_of(s), STR("<|channel|>")) != SIZE_MAX)
         json_array_append_new(list, json_string("thinking"));
     if (s->model.info.takes_pictures)
         json_array_append_new(list, json_string("vision"));

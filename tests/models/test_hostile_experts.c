@@ -59,6 +59,12 @@ static const struct hostile cases[] = {
     { "gptoss", "blk.2.ffn_down_exps.bias", 12, 6, "is [6, 56] with 2 dimensions; this model needs [7, 56]" },
     { "gptoss-mxfp4", "blk.1.ffn_down_exps.weight", 20, 4, "is [4, 96, 32] with 3 dimensions" },
     { "gptoss", "gpt-oss.attention.sliding_window", 4, 0, "gpt-oss.attention.sliding_window" },
+    { "glm45-air", "blk.1.exp_probs_b.bias", 0, 0, NULL },
+    { "glm45", "blk.2.attn_k_norm.weight", 0, 0, NULL },
+    { "glm45-air", "glm4moe.leading_dense_block_count", 4, 3, "3 leading dense layers of 3 in all" },
+    { "glm45-air", "glm4moe.nextn_predict_layers", 4, 4, "4 draft layers of 4 layers in all" },
+    { "glm45-air", "glm4moe.expert_shared_count", 4, 2, "ffn_gate_shexp.weight is [22, 56]" },
+    { "glm45-air", "glm4moe.rope.dimension_count", 4, 13, "heads of 24 dimensions, 13 of them rotated" },
 };
 
 static void load(struct buf *bytes, const char *model)
@@ -131,6 +137,8 @@ static const struct {
       "gate_up_proj_scales is [5, 32, 6] with 3 dimensions; this model needs [5, 64, 3]" },
     { "gptoss-mxfp4", "model.safetensors", "s/\"U8\"/\"I8\"/g", "mlp.experts.gate_up_proj is missing" },
     { "gptoss-mxfp4", "config.json", "s/\"mxfp4\"/\"fp8\"/", "quantised by fp8" },
+    { "glm45", "model.safetensors", "s/layers.3.self_attn.q_norm/layers.3.self_attn.q_nurm/",
+      "model.layers.3.self_attn.q_norm.weight is missing" },
 };
 
 static void checkpoints_whose_experts_do_not_fit_are_refused(void **state)
