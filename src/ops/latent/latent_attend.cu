@@ -297,15 +297,13 @@ static __device__ __forceinline__ void weigh_keys(struct query_room &room, struc
     }
 }
 
-static __device__ __forceinline__ void keep_sums(const struct latent_attend_params &p,
-                                                 const struct query_room &room, struct query_sums &s)
+template <u32 TILES>
+static __device__ __forceinline__ void keep_sums(const struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32;
 
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        if (i >= n_query_tiles(p))
-            break;
+    for (u32 i = 0; i < TILES; i++) {
         f32 keep[2] = { room.keep[16 * i + lane / 4], room.keep[16 * i + lane / 4 + 8] };
         if (__all_sync(~0u, keep[0] == 1 && keep[1] == 1))
             continue;
@@ -318,21 +316,18 @@ static __device__ __forceinline__ void keep_sums(const struct latent_attend_para
 }
 
 // sums += weights * values, of the warp's 64 dimensions.
-template <bool BF16>
-static __device__ __forceinline__ void add_values(const struct latent_attend_params &p,
-                                                  const struct query_room &room, const u32 *keys,
+template <bool BF16, u32 TILES>
+static __device__ __forceinline__ void add_values(const struct query_room &room, const u32 *keys,
                                                   struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, token = lane % 4 * 2;
 
 #pragma unroll
     for (u32 page = 0; page < TILE_PAGES; page++) {
-        u32 a[4][4];
+        u32 a[TILES][4];
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            if (i < n_query_tiles(p))
-                load_matrix(a[i],
-                            &room.weights[16 * i + lane % 16][((2 * page + lane / 16) ^ (lane & 7)) * 4]);
+        for (u32 i = 0; i < TILES; i++)
+            load_matrix(a[i], &room.weights[16 * i + lane % 16][((2 * page + lane / 16) ^ (lane & 7)) * 4]);
 #pragma unroll
         for (u32 j = 0; j < 4; j++) {
             u32 line = (64 * warp + 16 * j) / 2 + lane / 4;
@@ -342,9 +337,7 @@ static __device__ __forceinline__ void add_values(const struct latent_attend_par
             u32 even[2] = { __byte_perm(x.x, x.y, 0x5410), __byte_perm(y.x, y.y, 0x5410) },
                 odd[2] = { __byte_perm(x.x, x.y, 0x7632), __byte_perm(y.x, y.y, 0x7632) };
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) {
-                if (i >= n_query_tiles(p))
-                    break;
+            for (u32 i = 0; i < TILES; i++) {
                 multiply<BF16>(s.sums[i][j][0], a[i], even[0], even[1]);
                 multiply<BF16>(s.sums[i][j][1], a[i], odd[0], odd[1]);
             }
@@ -401,7 +394,8 @@ static __device__ __forceinline__ void store_run(const struct latent_attend_para
     }
 }
 
-template <u32 FORMAT>
+// TILES: of 16 queries, as many as hold some.
+template <u32 FORMAT, u32 TILES>
 static __device__ __forceinline__ void attend_keys(const struct latent_attend_params &p,
                                                    struct query_room &room, const struct query_run &r)
 {
@@ -430,8 +424,8 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
         __syncthreads();
         weigh_keys<bf16>(room, s);
         __syncthreads();
-        keep_sums(p, room, s);
-        add_values<bf16>(p, room, keys, s);
+        keep_sums<TILES>(room, s);
+        add_values<bf16, TILES>(room, keys, s);
     }
     share_totals(room, s);
     store_run(p, room, r, s);
@@ -455,7 +449,8 @@ static __device__ __forceinline__ struct query_run run_at(const struct latent_at
 }
 
 // grid: (splits, tiles of heads, tiles of rows)
-template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct latent_attend_params &p)
+template <u32 FORMAT, u32 TILES>
+static __device__ __forceinline__ void attend_tile(const struct latent_attend_params &p)
 {
     extern __shared__ __align__(16) u8 shared[];
     struct query_room &room = *(struct query_room *)shared;
@@ -470,9 +465,19 @@ template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct
         if (first == 0)
             load_queries<FORMAT == KV_BF16>(p, room);
         if (r.from < r.to)
-            attend_keys<FORMAT>(p, room, r);
+            attend_keys<FORMAT, TILES>(p, room, r);
         first = r.end;
     }
+}
+
+template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct latent_attend_params &p)
+{
+    if (n_query_tiles(p) == 1)
+        attend_tile<FORMAT, 1>(p);
+    else if (n_query_tiles(p) == 2)
+        attend_tile<FORMAT, 2>(p);
+    else
+        attend_tile<FORMAT, 4>(p);
 }
 
 #define LATENT_ATTEND(name, F)                                                      \
