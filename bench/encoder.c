@@ -35,7 +35,7 @@ static void encode_all(struct vision *v, const uint8_t *rgb, uint32_t n_tiles)
         n = n_tiles - at < vision_most_tiles(v) ? n_tiles - at : vision_most_tiles(v);
         for (uint32_t i = 0; i < n; i++)
             tiles[i] = (struct vision_tile){ rgb + (at + i) * vision_tile_bytes(v), at + i };
-        must(vision_encode(v, tiles, n, &err), &err);
+        must(vision_encode(v, tiles, n, NULL, &err), &err);
     }
     must(v->device->ops->wait(v->device, &err), &err);
 }

@@ -164,6 +164,9 @@ static inline bool ingot_engine_estimate(const struct ingot_engine_options *opti
 // [step] Ends every request with INGOT_FINISH_CANCELLED and returns. Requests and sessions are freed as ever,
 // before or after; the memory goes with the last of them. NULL is allowed.
 INGOT_API void ingot_engine_close(struct ingot_engine *engine);
+// From now on patch_ms and connect_ms of results are measured on GPUs too, which means two waits more for an
+// encoder's play and no graph: it takes a little longer.
+INGOT_API void ingot_time_stages(struct ingot_engine *engine, bool apart);
 // [step] Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page
 // whose memory is needed. INGOT_INPUT: there is no cache_dir. INGOT_IO: a page could not be written.
 INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
@@ -409,6 +412,9 @@ struct ingot_result { // its size is the options' result_size
     uint32_t n_tiles, n_tiles_cached; // of the pictures; of which an earlier request had left the embeddings
     double encode_ms;                 // that the encoder took for the others
     double split_ms; // that resizing pictures and cutting them into tiles took, before the request was queued
+    double read_ms;  // that decoding the pictures' files took, when they were made
+    double patch_ms,
+        connect_ms; // of encode_ms: patch embedding, connector; 0 on a GPU without ingot_time_stages
 };
 
 struct ingot_logprob { // never changes

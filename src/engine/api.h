@@ -9,6 +9,7 @@ struct ingot_engine {
 
 struct ingot_picture {
     struct picture inner;
+    double read_ms; // that decoding took
 };
 
 static inline struct err *as_err(struct ingot_error *error)

@@ -180,25 +180,44 @@ void prompt_pictures_mark(const struct engine *e, struct token_ids *ids)
 
 // ---- tiles ------------------------------------------------------------------------------------------------
 
-bool prompt_pictures_split(const struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
+static uint32_t count_tiles(const struct image_processor *processor, const struct ingot_request_options *o)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < o->n_pictures; i++) {
+        uint32_t rows, cols;
+        image_grid(processor, o->pictures[i]->inner.width, o->pictures[i]->inner.height, &rows, &cols);
+        n += image_n_tiles(rows, cols);
+    }
+    return n;
+}
+
+static bool split_all(const struct image_processor *processor, const struct ingot_request_options *o,
+                      const struct image_work *work, uint8_t *rgb, struct err *err)
+{
+    for (size_t i = 0; i < o->n_pictures; i++) {
+        struct image_tiles tiles = { 0 };
+        if (!image_split(&tiles, processor, &o->pictures[i]->inner, work, err))
+            return false;
+        size_t bytes = (size_t)tiles.n_tiles * tiles.side * tiles.side * 3;
+        memcpy(rgb, tiles.rgb, bytes);
+        rgb += bytes;
+        image_tiles_free(&tiles);
+    }
+    return true;
+}
+
+bool prompt_pictures_split(struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
                            uint32_t *n_tiles, struct err *err)
 {
     struct image_processor processor = processor_of(e, o);
-    struct buf all = { 0 };
 
-    *n_tiles = 0;
-    for (size_t i = 0; i < o->n_pictures; i++) {
-        struct image_tiles tiles = { 0 };
-        bool ok = image_split(&tiles, &processor, &o->pictures[i]->inner, &(struct image_work){ 0 }, err);
-        if (ok && !buf_append(&all, tiles.rgb, (size_t)tiles.n_tiles * tiles.side * tiles.side * 3))
-            ok = err_memory(err, "the tiles of pictures");
-        *n_tiles += tiles.n_tiles;
-        image_tiles_free(&tiles);
-        if (!ok) {
-            buf_free(&all);
-            return false;
-        }
-    }
-    *rgb = (uint8_t *)all.at;
-    return true;
+    *n_tiles = count_tiles(&processor, o);
+    *rgb = mem_alloc_array(*n_tiles, (size_t)processor.tile * processor.tile * 3);
+    if (!*rgb)
+        return err_memory(err, "the tiles of pictures");
+    struct image_work work = { .pool = tiles_work_begin(e) };
+    bool ok = split_all(&processor, o, &work, *rgb, err);
+    tiles_work_end(e, work.pool);
+    return ok;
 }

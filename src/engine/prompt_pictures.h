@@ -20,5 +20,5 @@ bool prompt_pictures_place(const struct engine *e, const struct ingot_request_op
 // Replaces the model's image token by INGOT_IMAGE_PLACE.
 void prompt_pictures_mark(const struct engine *e, struct token_ids *ids);
 // All tiles of the request's pictures, [*n_tiles, side, side, 3]; free with mem_free.
-bool prompt_pictures_split(const struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
+bool prompt_pictures_split(struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
                            uint32_t *n_tiles, struct err *err);

@@ -3,10 +3,18 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
+#include "engine/api.h"
 #include "engine/prompt_pictures.h"
 #include "engine/request.h"
 
-enum { KNOWN_TILES = 1 << 14, KNOWN_WAYS = 8, POOL_ROWS = 4096, LEAST_PLACES = 2 * IMAGE_MAX_TILES };
+enum {
+    KNOWN_TILES = 1 << 14,
+    KNOWN_WAYS = 8,
+    POOL_ROWS = 4096,
+    LEAST_PLACES = 2 * IMAGE_MAX_TILES,
+    MOST_WORKERS = 16
+};
 
 bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
                 struct err *err)
@@ -17,6 +25,10 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
     if (!c)
         return err_memory(err, "the tiles of pictures");
     e->tiles = c;
+    pthread_mutex_init(&c->workers_lock, NULL);
+    uint32_t n_workers = thread_count_capped(e->loaded->options.n_threads);
+    c->workers =
+        thread_pool_create(n_workers < MOST_WORKERS ? n_workers : MOST_WORKERS); // NULL: callers work alone
     if (!tower_bind(&sizes, file, e->loaded->model.config.n_cols, err))
         return false;
     uint32_t n = POOL_ROWS / tower_rows(&sizes);
@@ -44,10 +56,25 @@ void tiles_close(struct engine *e)
     if (!e->tiles)
         return;
     vision_release(&e->tiles->vision);
+    thread_pool_destroy(e->tiles->workers);
+    pthread_mutex_destroy(&e->tiles->workers_lock);
     mem_free(e->tiles->known);
     mem_free(e->tiles->places);
     mem_free(e->tiles);
     e->tiles = NULL;
+}
+
+struct thread_pool *tiles_work_begin(struct engine *e)
+{
+    struct tile_cache *c = e->tiles;
+
+    return c->workers && pthread_mutex_trylock(&c->workers_lock) == 0 ? c->workers : NULL;
+}
+
+void tiles_work_end(struct engine *e, struct thread_pool *workers)
+{
+    if (workers)
+        pthread_mutex_unlock(&e->tiles->workers_lock);
 }
 
 // ---- numbers
@@ -73,41 +100,81 @@ static uint32_t number_of(struct tile_cache *c, const struct sha256 *key, struct
     return oldest->number;
 }
 
+struct hash_job {
+    const uint8_t *rgb;
+    uint64_t bytes; // of a tile
+    struct sha256 *keys;
+    uint32_t n, n_threads;
+    bool failed[MOST_WORKERS];
+};
+
+static void hash_some(void *arg, unsigned thread)
+{
+    struct hash_job *j = arg;
+    struct sha256_stream *sums = sha256_open();
+
+    j->failed[thread] = !sums;
+    for (uint32_t i = thread; sums && i < j->n; i += j->n_threads) {
+        sha256_add(sums, j->rgb + i * j->bytes, j->bytes);
+        j->keys[i] = sha256_take(sums);
+    }
+    sha256_close(sums);
+}
+
+// keys: [n]
+static bool hash_tiles(struct request *r, uint32_t n, struct sha256 *keys, struct err *err)
+{
+    struct thread_pool *workers = tiles_work_begin(r->engine);
+    struct hash_job j = { .rgb = r->tiles.rgb,
+                          .bytes = vision_tile_bytes(&r->engine->tiles->vision),
+                          .keys = keys,
+                          .n = n,
+                          .n_threads = workers ? thread_pool_size(workers) : 1 };
+    bool ok = true;
+
+    if (workers)
+        thread_pool_run(workers, hash_some, &j);
+    else
+        hash_some(&j, 0);
+    tiles_work_end(r->engine, workers);
+    for (uint32_t i = 0; i < j.n_threads; i++)
+        ok = ok && !j.failed[i];
+    return ok || err_memory(err, "a tile's key");
+}
+
 static bool number_tiles(struct request *r, uint32_t n, struct err *err)
 {
     struct engine *e = r->engine;
-    uint64_t bytes = vision_tile_bytes(&e->tiles->vision);
-    struct sha256_stream *sums = sha256_open();
+    struct sha256 *keys = mem_alloc_array(n, sizeof *keys);
+    bool ok = keys ? hash_tiles(r, n, keys, err) : err_memory(err, "a tile's key");
 
-    if (!sums)
-        return err_memory(err, "a tile's key");
-    for (uint32_t i = 0; i < n; i++) {
-        sha256_add(sums, r->tiles.rgb + i * bytes, bytes);
-        struct sha256 key = sha256_take(sums);
-        pthread_mutex_lock(&e->state);
-        r->tiles.numbers[i] = number_of(e->tiles, &key, err);
-        pthread_mutex_unlock(&e->state);
-        if (r->tiles.numbers[i] == 0)
-            break;
+    pthread_mutex_lock(&e->state);
+    for (uint32_t i = 0; ok && i < n; i++) {
+        r->tiles.numbers[i] = number_of(e->tiles, &keys[i], err);
+        ok = r->tiles.numbers[i] != 0;
     }
-    sha256_close(sums);
-    return r->tiles.numbers[n - 1] != 0;
+    pthread_mutex_unlock(&e->state);
+    mem_free(keys);
+    return ok;
 }
 
 // ---- a request's tiles
 
+// The request has the pixels already where they were cut for it.
 static bool copy_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
     uint64_t bytes = vision_tile_bytes(&r->engine->tiles->vision);
     struct request_tiles *t = &r->tiles;
+    bool own = t->rgb != NULL;
 
-    t->rgb = mem_alloc_array(o->n_tiles, bytes);
+    t->rgb = own ? t->rgb : mem_alloc_array(o->n_tiles, bytes);
     t->numbers = mem_alloc_array(o->n_tiles, sizeof *t->numbers);
     t->first = mem_alloc_array(o->n_tiles, sizeof *t->first);
     t->places = mem_alloc_array(o->n_tiles, sizeof *t->places);
     if (!t->rgb || !t->numbers || !t->first || !t->places)
         return err_memory(err, "a request's pictures");
-    memcpy(t->rgb, o->tiles, o->n_tiles * bytes);
+    if (!own)
+        memcpy(t->rgb, o->tiles, o->n_tiles * bytes);
     memset(t->places, 0xff, o->n_tiles * sizeof *t->places); // TILE_NOT_HELD
     return true;
 }
@@ -174,18 +241,16 @@ static bool take_tiles(struct request *r, const struct ingot_request_options *o,
 bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
     struct ingot_request_options own = *o;
-    uint8_t *rgb = NULL;
     uint64_t begun = clock_ns();
 
     if (o->n_pictures == 0)
         return take_tiles(r, o, err);
-    if (!prompt_pictures_split(r->engine, o, &rgb, &own.n_tiles, err))
+    if (!prompt_pictures_split(r->engine, o, &r->tiles.rgb, &own.n_tiles, err))
         return false;
     r->result.split_ms = (double)(clock_ns() - begun) / 1e6;
-    own.tiles = rgb;
-    bool ok = take_tiles(r, &own, err);
-    mem_free(rgb);
-    return ok;
+    for (size_t i = 0; i < o->n_pictures; i++)
+        r->result.read_ms += o->pictures[i]->read_ms;
+    return take_tiles(r, &own, err);
 }
 
 void tiles_release(struct request_tiles *t)
@@ -290,11 +355,14 @@ bool tiles_encode(struct engine *e, struct err *err)
 
     if (!c || c->n_planned == 0)
         return true;
-    uint64_t begun = clock_ns();
-    bool ok = vision_encode(&c->vision, c->planned, c->n_planned, err);
-    double ms = (double)(clock_ns() - begun) / 1e6 / c->n_planned;
-    for (uint32_t i = 0; i < c->n_planned; i++)
-        c->planned_for[i]->result.encode_ms += ms;
+    struct vision_times times = { 0 };
+    bool ok = vision_encode(&c->vision, c->planned, c->n_planned, &times, err);
+    for (uint32_t i = 0; i < c->n_planned; i++) {
+        struct ingot_result *r = &c->planned_for[i]->result;
+        r->encode_ms += times.all / c->n_planned;
+        r->patch_ms += times.embed / c->n_planned;
+        r->connect_ms += times.connect / c->n_planned;
+    }
     c->n_encoded += c->n_planned;
     c->n_plays++;
     c->n_planned = 0;

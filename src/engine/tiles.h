@@ -35,6 +35,8 @@ struct tile_cache {
     struct vision_tile planned[VISION_MOST_TILES]; // of this step
     struct request *planned_for[VISION_MOST_TILES];
     uint32_t n_planned;
+    struct thread_pool *workers; // resize and hash; whoever finds them busy works alone
+    pthread_mutex_t workers_lock;
     uint64_t n_encoded, n_plays; // since the engine was opened
 };
 
@@ -53,6 +55,10 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
                 struct err *err);
 const struct buffer *tiles_pool(const struct engine *e); // NULL: the model takes no pictures
 void tiles_close(struct engine *e);
+
+// Threads for the caller alone until tiles_work_end; or none, where somebody else has them.
+struct thread_pool *tiles_work_begin(struct engine *e);
+void tiles_work_end(struct engine *e, struct thread_pool *workers);
 
 // Takes the request's tiles, or cuts its pictures into tiles; the tokens hold INGOT_IMAGE_PLACE at their
 // places, which become the tiles' numbers. An error names what was found and what was expected; a model

@@ -1,5 +1,4 @@
 // verb_run.c - ingot run: one answer, or a chat when stdin is a terminal. The chat itself is in chat_loop.c.
-#include "base/clock.h"
 #include "base/file.h"
 #include "engine/api/verify.h"
 #include "engine/embedded.h"
@@ -81,14 +80,11 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
 }
 
 // The pictures of --image, for the first answer.
-static bool open_pictures(const struct option_list *files, struct chat_pictures *pictures, double *ms)
+static bool open_pictures(const struct option_list *files, struct chat_pictures *pictures)
 {
-    uint64_t begun = clock_ns();
-
     for (size_t i = 0; i < files->n; i++)
         if (!chat_pictures_add(pictures, files->at[i]))
             return false;
-    *ms = (double)(clock_ns() - begun) / 1e6;
     return true;
 }
 
@@ -105,6 +101,7 @@ static int run_engine(struct chat_loop *loop, struct buf *prompt)
     if (!engine)
         return signals_interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     loop->reply->engine = engine;
+    ingot_time_stages(engine, s->verbose);
     int status = answer(loop, prompt, given);
     if (s->trace)
         engine_trace(engine, stderr);
@@ -116,7 +113,7 @@ static int run(struct settings *s, struct arena *arena, struct buf *prompt)
 {
     struct reply r = { .settings = s };
     struct chat_loop loop = { .reply = &r, .settings = s, .arena = arena };
-    bool ok = open_pictures(&s->images, &loop.pictures, &r.read_ms);
+    bool ok = open_pictures(&s->images, &loop.pictures);
     int status = ok ? run_engine(&loop, prompt) : STATUS_ERROR;
 
     chat_pictures_free(&loop.pictures);

@@ -170,7 +170,7 @@ static void record_ffn(struct tape *t, const struct tower_stage *s, uint32_t l, 
     op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = w->down, .bias = w->down_bias, .add = x });
 }
 
-static void record(struct tape *t, const struct tower_stage *s)
+static struct tower_parts record(struct tape *t, const struct tower_stage *s)
 {
     const struct tower_config *c = &s->tower->config;
     const struct tower_weights *w = &s->weights;
@@ -179,6 +179,7 @@ static void record(struct tape *t, const struct tower_stage *s)
     struct tensor encoded = s->encoded ? tape_tensor_bound(t, c->n_cols, ROWS_STEP, s->encoded) : x;
     struct tensor squares = tape_tensor(t, c->n_cols * c->scale * c->scale, ROWS_OUTPUT),
                   rows = tape_tensor(t, c->n_out, ROWS_OUTPUT);
+    struct tower_parts parts;
 
     tape_label(t, "vision.patch");
     op_patches(t, (struct patches){ .out = pixels,
@@ -189,6 +190,7 @@ static void record(struct tape *t, const struct tower_stage *s)
     op_embed(t, (struct embed){
                     .out = x, .table = w->position, .history = s->history, .history_stride = 0, .scale = 1 });
     op_matmul(t, (struct matmul){ .out = x, .in = pixels, .w = w->patch, .bias = w->patch_bias, .add = x });
+    parts.n_embed = tape_n_commands(t);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         record_attention(t, s, l, x);
         record_ffn(t, s, l, x);
@@ -198,10 +200,12 @@ static void record(struct tape *t, const struct tower_stage *s)
         t,
         (struct layernorm){
             .out = encoded, .in = x, .scale = w->post_norm, .bias = w->post_norm_bias, .eps = c->norm_eps });
+    parts.n_encode = tape_n_commands(t) - parts.n_embed;
     tape_label(t, "vision.connect");
     op_shuffle(t, (struct shuffle){ .out = squares, .in = encoded, .side = c->scale, .n_across = c->side });
     op_matmul(t, (struct matmul){ .out = rows, .in = squares, .w = w->connect });
     op_scatter(t, (struct scatter){ .in = rows, .pool = s->pool, .places = s->places });
+    return parts;
 }
 
 const struct tower_arch tower_idefics3 = { .projector = "idefics3",

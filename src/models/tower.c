@@ -256,7 +256,7 @@ void tower_release(struct tower *t)
     *t = (struct tower){ 0 };
 }
 
-void tower_record(struct tape *tape, const struct tower_stage *s)
+struct tower_parts tower_record(struct tape *tape, const struct tower_stage *s)
 {
-    s->tower->arch->record(tape, s);
+    return s->tower->arch->record(tape, s);
 }

@@ -47,6 +47,10 @@ struct tower_key {
 struct tower;
 struct tower_stage;
 
+struct tower_parts { // of a tape, in commands: patch embedding, then the encoder, then the connector
+    uint32_t n_embed, n_encode;
+};
+
 // A kind of tower; one file each, one line in towers.def.
 struct tower_arch {
     const char *projector;   // in GGUF's clip.projector_type
@@ -54,7 +58,7 @@ struct tower_arch {
     const struct tower_key *weights;
     uint32_t n_weights;
     bool (*read)(struct tower *t, struct err *err); // fills t->config, except n_out
-    void (*record)(struct tape *tape, const struct tower_stage *s);
+    struct tower_parts (*record)(struct tape *tape, const struct tower_stage *s);
 };
 
 struct tower {
@@ -87,4 +91,4 @@ struct tower_stage {
     const struct buffer *history;     // not read by any row
     const struct buffer *encoded; // [max_rows, n_cols] fp32: keeps the encoder's output for tests; or NULL
 };
-void tower_record(struct tape *tape, const struct tower_stage *s);
+struct tower_parts tower_record(struct tape *tape, const struct tower_stage *s);

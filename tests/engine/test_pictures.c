@@ -1,5 +1,6 @@
 // test_pictures.c - requests with pictures: logits against the reference's from both file formats, prompts
 // cut inside a picture, who shares what, and what is refused.
+#include "engine/stage/batch.h"
 #include "engine/tiles.h"
 #include "models/golden_pictures.h"
 
@@ -56,7 +57,8 @@ static void one_pixel_makes_another_picture(void **state)
     struct ingot_result again = ask(engine, &c, NULL);
     assert_int_equal(again.n_reused, (c.g.n - 1) / 16 * 16);
     assert_int_equal(cache->n_encoded, c.n_tiles);
-    assert_true(first.encode_ms > 0 && again.encode_ms == 0);
+    assert_true(first.encode_ms > first.patch_ms + first.connect_ms && again.encode_ms == 0);
+    assert_true(first.patch_ms > 0 && first.connect_ms > 0 && again.patch_ms == 0 && again.connect_ms == 0);
 
     // pages are his own, embeddings of equal pixels are no secret
     struct ingot_result salted = ask(engine, &c, "another tenant");
@@ -70,6 +72,43 @@ static void one_pixel_makes_another_picture(void **state)
     assert_int_equal(other.n_tiles_cached, c.n_tiles - 1);
     for (uint32_t i = 0; i < cache->vision.n_places; i++)
         assert_int_equal(cache->places[i].n_holders, 0);
+    ingot_engine_close(engine);
+    case_close(&c);
+}
+
+// What the device is asked for: memory once, when the engine opens; a play for each group of tiles and for
+// each step, each waited for once; and logits of one row, though the prompt is long.
+static void what_a_picture_costs(void **state)
+{
+    struct case_of_pictures c;
+    struct ingot_error error = { 0 };
+    bool busy = true;
+
+    (void)state;
+    case_open(&c, "smolvlm");
+    struct ingot_engine_options o = ingot_engine_defaults();
+    o.n_batch = 16;
+    struct ingot_engine *engine = open_eyes(&picture_files[0], o);
+    const struct engine *e = &engine->inner;
+    struct ingot_request_options r = request_of(&c);
+    const struct device_counters before = e->loaded->devices.at[0]->counters;
+    uint32_t n_steps = 0;
+
+    r.max_tokens = 4;
+    struct ingot_request *request = ingot_submit(engine, &r, &error);
+    assert_non_null(request);
+    while (busy) {
+        assert_true(ingot_step(engine, &busy, &error));
+        assert_true(e->batch->n_outputs <= 1);
+        n_steps += e->batch->n_rows > 0;
+    }
+    const struct device_counters after = e->loaded->devices.at[0]->counters;
+    assert_int_equal(after.buffers, before.buffers);
+    assert_int_equal(e->tiles->n_encoded, c.n_tiles);
+    assert_int_equal(e->tiles->n_plays, (c.n_tiles + 3) / 4);
+    assert_int_equal(n_steps, (c.g.n + 15) / 16 + 3);
+    assert_int_equal(after.plays - before.plays, n_steps + e->tiles->n_plays);
+    ingot_request_free(request);
     ingot_engine_close(engine);
     case_close(&c);
 }
@@ -311,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_give_the_reference_logits),
         cmocka_unit_test(one_pixel_makes_another_picture),
+        cmocka_unit_test(what_a_picture_costs),
         cmocka_unit_test(answers_do_not_depend_on_what_is_kept),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(pictures_find_their_places_in_prompts),

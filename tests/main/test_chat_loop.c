@@ -271,7 +271,7 @@ static void a_picture_goes_with_the_next_message(void **state)
     say(&c, words, "pixel.png, 1 x 1 pixels, goes with the next message");
     say(&c, "/image /nowhere.png", "/nowhere.png: cannot open");
     say(&c, "x", "pictures 1, 1 tiles (0 kept)");
-    say(&c, "y", "encoder and connector 0.0 ms"); // the first message still has it, and the session knows it
+    say(&c, "y", "encoder 0.0 ms"); // the first message still has it, and the session knows it
     snprintf(words, sizeof words, "%s/a\\ picture.PNG", home);
     say(&c, words, "a picture.PNG, 1 x 1 pixels, goes with the next message");
     snprintf(words, sizeof words, "'%s/a picture.PNG' z", home);

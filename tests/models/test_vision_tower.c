@@ -74,7 +74,7 @@ static void check_tower(const char *variant, const char *name, bool plain, uint3
         n = g.n_tiles - at < together ? g.n_tiles - at : together;
         for (uint32_t i = 0; i < n; i++)
             tiles[i] = (struct vision_tile){ g.tiles + (at + i) * vision_tile_bytes(&v), g.n_tiles - at - i };
-        assert_ok(vision_encode(&v, tiles, n, &err), &err);
+        assert_ok(vision_encode(&v, tiles, n, NULL, &err), &err);
         for (uint32_t i = 0; i < n; i++) {
             const float *encoded = (const float *)v.encoded.host + (size_t)i * n_encoded;
             const float *connected = (const float *)v.pool.host + (size_t)tiles[i].place * n_connected;
@@ -119,14 +119,15 @@ static void a_tile_has_the_same_bits_in_any_company(void **state)
     assert_ok(vision_create(&v, &plan, &err), &err);
     const uint64_t bytes = tower_rows(&v.tower) * g.n_out * 4ull;
     for (uint32_t i = 0; i < g.n_tiles; i++)
-        assert_ok(vision_encode(&v, &(struct vision_tile){ g.tiles + i * vision_tile_bytes(&v), i }, 1, &err),
-                  &err);
+        assert_ok(
+            vision_encode(&v, &(struct vision_tile){ g.tiles + i * vision_tile_bytes(&v), i }, 1, NULL, &err),
+            &err);
     const uint32_t most = vision_most_tiles(&v);
     for (uint32_t first = 0; first + most <= g.n_tiles; first++) {
         struct vision_tile tiles[VISION_MOST_TILES];
         for (uint32_t i = 0; i < most; i++)
             tiles[i] = (struct vision_tile){ g.tiles + (first + i) * vision_tile_bytes(&v), 8 + i };
-        assert_ok(vision_encode(&v, tiles, most, &err), &err);
+        assert_ok(vision_encode(&v, tiles, most, NULL, &err), &err);
         for (uint32_t i = 0; i < most; i++)
             assert_memory_equal((const char *)v.pool.host + (first + i) * bytes,
                                 (const char *)v.pool.host + (8 + i) * bytes, bytes);

@@ -142,7 +142,7 @@ static inline void check_tower(struct device *d, const struct tower_run *run)
     struct vision_tile all[VISION_MOST_TILES];
     for (uint32_t i = 0; i < run->n_tiles; i++)
         all[i] = (struct vision_tile){ tiles + i * vision_tile_bytes(&v), run->n_tiles - i };
-    assert_ok(vision_encode(&v, all, run->n_tiles, &err), &err);
+    assert_ok(vision_encode(&v, all, run->n_tiles, NULL, &err), &err);
     assert_ok(d->ops->wait(d, &err), &err);
     for (uint32_t i = 0; i < run->n_tiles; i++) {
         assert_ok(buffer_read(&v.pool, (uint64_t)all[i].place * n * 4, ours, n * 4ull, &err), &err);

@@ -121,6 +121,7 @@ class Result(ctypes.Structure):
         ("n_generated", c_uint32), ("n_pauses", c_uint32), ("miss", Miss), ("first_token_ms", c_double),
         ("prefill_ms", c_double), ("decode_ms", c_double),
         ("n_tiles", c_uint32), ("n_tiles_cached", c_uint32), ("encode_ms", c_double), ("split_ms", c_double),
+        ("read_ms", c_double), ("patch_ms", c_double), ("connect_ms", c_double),
     ]  # fmt: skip
 
 

@@ -111,6 +111,16 @@ bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, stru
     return true;
 }
 
+void ingot_time_stages(struct ingot_engine *engine, bool apart)
+{
+    struct engine *e = &engine->inner;
+
+    pthread_mutex_lock(&e->stepping);
+    if (e->tiles)
+        e->tiles->vision.times_parts = apart;
+    pthread_mutex_unlock(&e->stepping);
+}
+
 void ingot_engine_close(struct ingot_engine *engine)
 {
     if (!engine)

@@ -1,4 +1,5 @@
 // api_picture.c - the pictures of ingot.h: src/image behind a pointer. No engine is needed.
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/api.h"
@@ -22,9 +23,13 @@ static struct ingot_picture *keep_if(bool ok, struct ingot_picture *p)
 
 struct ingot_picture *ingot_picture_from_memory(const void *bytes, size_t n_bytes, struct ingot_error *error)
 {
+    uint64_t begun = clock_ns();
     struct ingot_picture *p = create(as_err(error));
+    bool ok = p && picture_decode(&p->inner, bytes, n_bytes, as_err(error));
 
-    return keep_if(p && picture_decode(&p->inner, bytes, n_bytes, as_err(error)), p);
+    if (ok)
+        p->read_ms = (double)(clock_ns() - begun) * 1e-6;
+    return keep_if(ok, p);
 }
 
 struct ingot_picture *ingot_picture_from_file(const char *path, struct ingot_error *error)

@@ -1,9 +1,10 @@
 // vision.c - see vision.h.
 #include "engine/stage/vision.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "engine/stage/take.h"
 
-static const uint64_t LARGE_DEVICE_BYTES = 16ull << 30; // room for half a GiB between the operations
+static const uint64_t LARGE_DEVICE_BYTES = 24ull << 30; // room for half a GiB between the operations
 
 static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t,
                       const struct weight **place, struct err *err)
@@ -106,7 +107,7 @@ static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct 
         v->tapes[i] = tape_create(v->device, limits);
         if (!v->tapes[i])
             return err_memory(err, "a tower's tape");
-        tower_record(v->tapes[i], &v->parts);
+        v->tape_parts = tower_record(v->tapes[i], &v->parts);
         if (!tape_seal(v->tapes[i], err))
             return false;
     }
@@ -167,22 +168,66 @@ static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_
     }
 }
 
-bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
+// Tiles that lie together travel together.
+static bool copy_pixels(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
 {
     uint64_t bytes = vision_tile_bytes(v);
+
+    for (uint32_t first = 0, i = 1; i <= n; i++) {
+        CHECK(tiles[i - 1].place < v->n_places);
+        if (i < n && tiles[i].rgb == tiles[i - 1].rgb + bytes)
+            continue;
+        if (!buffer_write(&v->pixels, first * bytes, tiles[first].rgb, (i - first) * bytes, err))
+            return false;
+        first = i;
+    }
+    return true;
+}
+
+static bool play_part(struct vision *v, struct tape *t, uint32_t first, uint32_t end, double *ms,
+                      struct err *err)
+{
+    uint64_t begun = clock_ns();
+    bool ok =
+        v->device->ops->play(v->device, t, &v->step, first, end, err) && v->device->ops->wait(v->device, err);
+
+    *ms = (double)(clock_ns() - begun) * 1e-6;
+    return ok;
+}
+
+// On a processor a part of a tape costs nothing more; a GPU plays all of it as one graph.
+static bool play_parts(struct vision *v, struct tape *t, struct vision_times *times, struct err *err)
+{
+    uint32_t n_embed = v->tape_parts.n_embed, n_encode = v->tape_parts.n_encode;
+    double encode;
+
+    if (v->device->queue && !v->times_parts)
+        return tape_play(t, &v->step, err) && v->device->ops->wait(v->device, err);
+    v->device->counters.plays++;
+    return play_part(v, t, 0, n_embed, &times->embed, err) &&
+           play_part(v, t, n_embed, n_embed + n_encode, &encode, err) &&
+           play_part(v, t, n_embed + n_encode, tape_n_commands(t), &times->connect, err);
+}
+
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct vision_times *times,
+                   struct err *err)
+{
+    uint64_t begun = clock_ns();
     uint32_t bucket = 0;
 
     CHECK(n > 0 && n <= vision_most_tiles(v));
     while (n > v->buckets[bucket])
         bucket++;
-    for (uint32_t i = 0; i < n; i++) {
-        CHECK(tiles[i].place < v->n_places);
-        if (!buffer_write(&v->pixels, i * bytes, tiles[i].rgb, bytes, err))
-            return false;
-    }
     fill_step(v, tiles, n, bucket);
-    return buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) &&
-           buffer_write(&v->step, 0, v->host_step,
-                        step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull, err) &&
-           tape_play(v->tapes[bucket], &v->step, err);
+    uint64_t step_length = step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull;
+    if (!copy_pixels(v, tiles, n, err) ||
+        !buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) ||
+        !buffer_write(&v->step, 0, v->host_step, step_length, err))
+        return false;
+    if (!times)
+        return tape_play(v->tapes[bucket], &v->step, err);
+    *times = (struct vision_times){ 0 };
+    bool ok = play_parts(v, v->tapes[bucket], times, err);
+    times->all = (double)(clock_ns() - begun) * 1e-6;
+    return ok;
 }

@@ -30,6 +30,8 @@ struct vision {
     struct buffer pixels, places, pool, history, step, encoded;
     uint32_t buckets[VISION_MOST_BUCKETS], n_buckets; // tiles that a tape takes
     struct tape *tapes[VISION_MOST_BUCKETS];
+    struct tower_parts tape_parts; // the same for all
+    bool times_parts;              // measure them apart also where that means to wait for the device
     struct step *host_step;
     uint32_t *host_places;
 };
@@ -43,6 +45,10 @@ bool vision_create(struct vision *v, const struct vision_plan *plan, struct err 
 void vision_release(struct vision *v); // zeroed is allowed
 uint64_t vision_tile_bytes(const struct vision *v);
 uint32_t vision_most_tiles(const struct vision *v); // of one play
-// Encodes up to vision_most_tiles tiles into their places. On return the work is queued on the device; the
-// pixels are copied.
-bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);
+struct vision_times {           // milliseconds; all: from the first pixel's copy to the last embedding
+    double all, embed, connect; // embed, connect: of patch embedding and connector; 0 where not measured
+};
+// Encodes up to vision_most_tiles tiles into their places, and waits for that if times is not NULL. Else the
+// work is queued on the device on return. The pixels are copied.
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct vision_times *times,
+                   struct err *err);

@@ -142,9 +142,11 @@ static void set_pictures(json_t *line, const struct reply *r)
 {
     json_object_set_new(line, "n_tiles", json_integer(r->result.n_tiles));
     json_object_set_new(line, "n_tiles_cached", json_integer(r->result.n_tiles_cached));
-    json_object_set_new(line, "image_read_ms", json_real(r->read_ms));
+    json_object_set_new(line, "image_read_ms", json_real(r->result.read_ms));
     json_object_set_new(line, "image_split_ms", json_real(r->result.split_ms));
     json_object_set_new(line, "encode_ms", json_real(r->result.encode_ms));
+    json_object_set_new(line, "patch_ms", json_real(r->result.patch_ms));
+    json_object_set_new(line, "connect_ms", json_real(r->result.connect_ms));
 }
 
 static void print_json_end(const struct reply *r)
@@ -177,11 +179,15 @@ static double rate(double n, double ms)
 
 static void print_pictures(const struct reply *r)
 {
+    const struct ingot_result *t = &r->result;
+
     fprintf(stderr,
-            "%spictures %zu, %u tiles (%u kept); reading %.1f ms, resizing %.1f ms, encoder and connector "
-            "%.1f ms%s\n",
-            terminal_dim(STDERR_FILENO), r->n_pictures, r->result.n_tiles, r->result.n_tiles_cached,
-            r->read_ms, r->result.split_ms, r->result.encode_ms, terminal_plain(STDERR_FILENO));
+            "%spictures %zu, %u tiles (%u kept); decoding files %.1f ms, resizing %.1f ms, patch embedding "
+            "%.1f ms, "
+            "encoder %.1f ms, connector %.1f ms%s\n",
+            terminal_dim(STDERR_FILENO), r->n_pictures, t->n_tiles, t->n_tiles_cached, t->read_ms,
+            t->split_ms, t->patch_ms, t->encode_ms - t->patch_ms - t->connect_ms, t->connect_ms,
+            terminal_plain(STDERR_FILENO));
 }
 
 // The tokens after the first are what decode_ms measures.

@@ -12,7 +12,6 @@ struct reply {
     const char *grammar, *json_schema;           // that answers follow; NULL: none
     const struct ingot_picture *const *pictures; // [n_pictures] of the messages, or before the text
     size_t n_pictures;
-    double read_ms; // that reading the files of --image took
     struct ingot_result result;
     struct output_parser parser; // separates reasoning and answer, with `parts`
     bool parts, is_dim, thinks;  // thinks: the last piece was reasoning

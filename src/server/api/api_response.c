@@ -362,9 +362,10 @@ json_t *api_response_timings(const struct api_response *t)
                   r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
     if (r->n_tiles > 0)
         json_object_set_new(timings, "pictures",
-                            json_pack("{s:i, s:i, s:f, s:f}", "tiles", (int)r->n_tiles, "tiles_cached",
-                                      (int)r->n_tiles_cached, "split_ms", r->split_ms, "encode_ms",
-                                      r->encode_ms));
+                            json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "tiles", (int)r->n_tiles,
+                                      "tiles_cached", (int)r->n_tiles_cached, "read_ms", r->read_ms,
+                                      "split_ms", r->split_ms, "encode_ms", r->encode_ms, "patch_ms",
+                                      r->patch_ms, "connect_ms", r->connect_ms));
     return timings;
 }
 
