@@ -161,7 +161,8 @@ static inline void record_layer(struct side *s, const struct op_shape *c)
 {
     uint32_t n = c->n_cols;
     struct tensor x = side_tensor(s, n, ROWS_STEP), normed = tape_tensor(s->tape, n, ROWS_STEP), qkv[3];
-    struct attend_all a = { .n_heads = c->n_heads, .scale = 1 / sqrtf((float)(n / c->n_heads)) };
+    // q and k are of the size of sqrt(n): scores of the size of 1
+    struct attend_all a = { .n_heads = c->n_heads, .scale = 1 / sqrtf((float)(n / c->n_heads)) / (float)n };
     struct tensor attended = tape_tensor(s->tape, n, ROWS_STEP), between = tape_tensor(s->tape, n, ROWS_STEP),
                   again = tape_tensor(s->tape, n, ROWS_STEP), ffn = tape_tensor(s->tape, c->n_out, ROWS_STEP);
 

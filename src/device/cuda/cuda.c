@@ -54,8 +54,8 @@ static void cuda_release(struct device *d, struct buffer *b)
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
-// Small writes go through a ring of pinned memory; when it wraps around, it waits for the copies in flight.
-static bool write_small(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
+// A piece goes through a ring of pinned memory; when it wraps around, it waits for the copies in flight.
+static bool write_piece(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
 {
     if (c->staging_used + bytes > STAGING_BYTES) {
         if (!cuda_check(c, c->cu->stream_wait(c->stream), "waiting", err))
@@ -76,8 +76,14 @@ static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, cons
 
     if (!use(c, err))
         return false;
-    if (bytes <= STAGING_BYTES / 4)
-        return write_small(c, to, from, bytes, err);
+    for (uint64_t at = 0, n; bytes <= STAGING_BYTES && at < bytes;
+         at += n) { // one is copied while the next is written
+        n = bytes - at < STAGING_PIECE ? bytes - at : STAGING_PIECE;
+        if (!write_piece(c, to + at, (const unsigned char *)from + at, n, err))
+            return false;
+    }
+    if (bytes <= STAGING_BYTES)
+        return true;
     return cuda_check(c, c->cu->write(to, from, bytes, c->stream), "a copy to the device", err) &&
            cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the device", err);
 }

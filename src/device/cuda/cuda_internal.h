@@ -3,7 +3,7 @@
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
 
-enum { STAGING_BYTES = 1 << 20, STATIC_SHARED_BYTES = 2048 };
+enum { STAGING_BYTES = 16 << 20, STAGING_PIECE = 1 << 20, STATIC_SHARED_BYTES = 2048 };
 
 struct cuda {
     struct device device;

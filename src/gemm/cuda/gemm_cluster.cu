@@ -88,19 +88,22 @@ struct cluster_kernel {
     using neighbour = struct neighbour<fours, consumers>;
 };
 
-// The tiles of all clusters, in turn. Neighbours have the same weights, which are then read from memory once.
+// The tiles of all clusters, in turn. Neighbours have the same weights, which are then read from memory once,
+// or the same rows (gemm_rows_first).
 struct cluster_scheduler {
     u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
+    u32 n_pair_tiles;                           // 0: neighbours have the same weights
 };
 
 template <class K>
 static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct gemm_params &p,
                                                                              u32 n_rows)
 {
-    u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows;
+    u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows,
+        n_pair_tiles = (p.n_pairs + K::pairs - 1) / K::pairs;
 
-    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts,
-             n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
+    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts, n_row_tiles * n_pair_tiles,
+             gemm_rows_first(n_rows, 2 * p.n_pairs, p.packed_cols) ? n_pair_tiles : 0 };
 }
 template <class K> static __device__ __forceinline__ u32 in_couple()
 {
@@ -121,12 +124,13 @@ static __device__ __forceinline__ u32 next_tile(u32 tile)
 template <class K>
 static __device__ __forceinline__ u32 first_row(const struct cluster_scheduler &w, u32 tile)
 {
-    return (tile % w.n_row_tiles * K::couple + in_couple<K>()) * K::rows;
+    u32 at = w.n_pair_tiles ? tile / w.n_pair_tiles : tile % w.n_row_tiles;
+    return (at * K::couple + in_couple<K>()) * K::rows;
 }
 template <class K>
 static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler &w, u32 tile)
 {
-    return tile / w.n_row_tiles * K::pairs;
+    return (w.n_pair_tiles ? tile % w.n_pair_tiles : tile / w.n_row_tiles) * K::pairs;
 }
 
 // The source of the next stage's copies.

@@ -34,6 +34,14 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
     u32 reserved;
 };
 
+// Do tiles with the same activations follow each other, or those with the same weights? What is larger is
+// read from memory once, unless L2 keeps the activations anyway.
+enum { KEPT_BYTES = 16 << 20 };
+SHARED_INLINE u32 gemm_rows_first(u32 n_rows, u32 n_weight_rows, u32 n_cols)
+{
+    return n_rows > n_weight_rows && (u64)n_rows * n_cols * 2 > KEPT_BYTES;
+}
+
 // A result that is written, beside its fp32 numbers, as the next product's packed rows; see
 // epilogue_pack.cuh.
 struct packed_out {

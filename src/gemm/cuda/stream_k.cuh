@@ -13,13 +13,15 @@ struct stream_unit { // a part of a tile: steps begin .. end - 1
 };
 
 // The tile schedule, in shared memory, since it is seldom read. First whole tiles, in waves over all blocks;
-// neighbours have the same weights, which are then read from memory once. Then a block's part of the
+// neighbours have the same weights, which are then read from memory once, or the same rows (gemm_rows_first).
+// Then a block's part of the
 // remaining tiles, whose steps are divided evenly; the blocks that share a tile add up their sums. With few
 // rows, where no whole number of blocks can share a tile, the last wave is divided together with them: then
 // at most two blocks share a tile, and the block that finishes it computes it last, the other one first. The
 // assignment depends on the number of rows and blocks alone, and so do the sums.
 struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_steps;
+    u32 n_pair_tiles;       // 0: neighbours have the same weights
     u32 whole;              // tiles that are not split
     u32 n_units, n_sharers; // steps of the others, and the blocks that share them
     u32 alike;              // each of those blocks has one part
@@ -34,11 +36,11 @@ struct tile_scheduler {
     }
     template <class K> __device__ __forceinline__ u32 first_pair(const struct stream_unit &s) const
     {
-        return s.tile / n_row_tiles * K::pairs;
+        return (n_pair_tiles ? s.tile % n_pair_tiles : s.tile / n_row_tiles) * K::pairs;
     }
     template <class K> __device__ __forceinline__ u32 first_row(const struct stream_unit &s) const
     {
-        return s.tile % n_row_tiles * K::ROWS;
+        return (n_pair_tiles ? s.tile / n_pair_tiles : s.tile % n_row_tiles) * K::ROWS;
     }
     // A block's first part, and the one after a part. false: there is none.
     __device__ __forceinline__ bool first(struct stream_unit &s) const
@@ -87,7 +89,9 @@ static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const 
     w.n_rows = n_rows_of(p.step, p.rows);
     w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
     w.n_steps = p.packed_cols / STEP_COLUMNS;
-    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
+    u32 n_pair_tiles = (p.n_pairs + K::pairs - 1) / K::pairs, n_tiles = w.n_row_tiles * n_pair_tiles,
+        rest = n_tiles % gridDim.x;
+    w.n_pair_tiles = gemm_rows_first(w.n_rows, 2 * p.n_pairs, p.packed_cols) ? n_pair_tiles : 0;
     if (rest * 16 >= gridDim.x * 15)
         rest = 0;
     w.n_sharers = rest ? sharers(rest, w.n_steps, K::full) : 1;
