@@ -5,7 +5,7 @@
 // INGOT_THREADS, and the key of the config file, threads. A flag wins over the environment, that over the
 // file, that over the default. The config file is --config FILE, INGOT_CONFIG, or ~/.config/ingot/config:
 // lines of "key = value", # starts a comment. A key that some verb knows is ignored by the others; one that
-// nobody knows is an error.
+// no verb knows is an error.
 // Values go into the caller's struct by offset. Every message is one line that names the flag, key or
 // variable, what was found and what was expected. The environment is read in options.c and nowhere else.
 #pragma once

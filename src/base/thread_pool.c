@@ -85,8 +85,8 @@ static void wait_for(struct wait_queue *queue, const atomic_uint *counter, unsig
     }
 }
 
-// After a counter has moved. Whoever goes to sleep counts itself first and looks at the counter then, so that
-// nobody is missed.
+// Called after a counter has changed. A thread that goes to sleep counts itself first and reads the counter
+// then, so that no thread is missed.
 static void wake_sleepers(struct wait_queue *queue)
 {
     if (atomic_load(&queue->n_sleeping) == 0)

@@ -30,8 +30,8 @@ struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned 
 // Inside work: waits until every thread of the run is here. What was written before is seen by all after.
 void thread_pool_barrier(struct thread_pool *pool);
 
-// Processors this process may use, by its affinity and its control group's quota; at least 1.
+// CPUs that this process may use, by its affinity and its control group's quota; at least 1.
 unsigned thread_count_available(void);
-// As many threads as somebody typed: 0 means all, and more than there are processors would wait for each
-// other: a warning, and all.
+// The number of threads for a user's wish: 0 means all. More than there are CPUs would wait for each other:
+// a warning, and all.
 unsigned thread_count_capped(unsigned wanted);

@@ -66,7 +66,7 @@ static void drop_rows(struct operand *o)
     o->bytes = 0;
 }
 
-// The fp32 rows themselves are left out where nobody else touches them.
+// Leaves out the fp32 rows themselves where no other command uses them.
 static void fuse_result(struct tape *t, uint32_t from, uint32_t out, const struct fuse_readers *readers)
 {
     struct operand *result = &t->commands[from].operands[out];

@@ -187,7 +187,7 @@ static bool record_tapes(struct stage *stages, uint32_t n_stages, struct err *er
     return true;
 }
 
-// What the stages on a device and on those that share its memory need together.
+// The memory that the stages on a device, and on devices that share its memory, need together.
 static struct place_memory memory_on(const struct engine_loaded *l, const struct stage_shape *shape,
                                      uint32_t device)
 {

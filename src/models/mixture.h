@@ -108,7 +108,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
 bool mixture_complete(struct model *m, enum mixture_gating scores, struct err *err);
 // Checks that the sizes of the experts fit together.
 bool mixture_check(const struct model *m, struct err *err);
-// An architecture's scratch_cols: the operations' values and workspace, of those that take most.
+// An architecture's scratch_cols: tensors and workspace of the operations that need most.
 uint64_t mixture_scratch_cols(const struct model *m);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
 void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -59,10 +59,10 @@ struct model_factors {
     float embed, attend, head, eps;
 };
 
-// The matrices of a layer's experts, one behind the other, which the file does not hold like that. The tensor
-// says what they are together and has no data; model_tensor_read brings them together. Each is a part, or all
-// lie in one part; there a matrix has n_halves times the rows, and ours are the `half`-th of these, or it has
-// slice_rows, and ours begin at slice_first. What is transposed and in blocks is handed out as fp32.
+// The matrices of a layer's experts as one matrix, where the file does not hold them one after the other. The
+// tensor has its shape and no data; model_tensor_read joins it. Each matrix is a part, or one part holds all.
+// In such a part a matrix has n_halves times the rows, of which the `half`-th are used, or slice_rows, from
+// slice_first on. Transposed matrices of blocks are read as fp32.
 struct joined_tensor {
     struct file_tensor tensor;        // first
     const struct file_tensor **parts; // [n_parts]

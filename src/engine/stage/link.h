@@ -9,6 +9,6 @@ struct link {
 
 bool link_create(struct link *l, struct stage *from, struct stage *to, struct err *err);
 void link_release(struct link *l); // zeroed is allowed
-// Takes n_rows of the residual stream from a stage's block to the next stage's. Where the two have one block
-// (stage_plan.before), nothing is copied and nobody waits; else the first stage's device is waited for.
+// Copies n_rows of the residual stream from a stage's block to the next stage's, and waits for the first
+// stage's device. Where both have one block (stage_plan.before), nothing is copied and there is no wait.
 bool link_pass(struct link *l, uint32_t n_rows, struct err *err);

@@ -43,7 +43,7 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
     u32 sums, there; // in shared memory: the other block's sums, and their barrier, which expects sums_bytes
     u32 second;      // this block is the cluster's second one, and finishes the second half
 
-    __device__ __forceinline__ void hand_over(const f32 (&d)[2 * FOURS][4]) const
+    __device__ __forceinline__ void send_sums(const f32 (&d)[2 * FOURS][4]) const
     {
         u32 to = place_in(second ^ 1, sums + threadIdx.x * 16), barrier = place_in(second ^ 1, there);
 #pragma unroll
@@ -407,7 +407,7 @@ template <class K> struct cluster_products { // of a warpgroup
             leave(before);
     }
     // Adds the second half's sums, through the stages, which are idle by then.
-    __device__ __forceinline__ void hand_over(const struct pipe<K> &pipe) const
+    __device__ __forceinline__ void send_sums(const struct pipe<K> &pipe) const
     {
         const f32(&s)[K::N / 8][4] = d[K::halves - 1];
 #pragma unroll
@@ -478,7 +478,7 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
     cluster_sync(); // all stages have been read
     if (tile >= w.n_tiles)
         return;
-    other.hand_over(x.d[0]);
+    other.send_sums(x.d[0]);
     other.take_over(x.d[0], own);
     end_sums<K>(t, own, at);
 }
@@ -500,7 +500,7 @@ static __device__ __forceinline__ void give_order(u32 warpgroup)
 template <class K>
 static __device__ __forceinline__ void consume_ping_pong(const struct tiles_params &t,
                                                          const struct cluster_scheduler &w,
-                                                         struct pipe<K> pipe, u32 handed)
+                                                         struct pipe<K> pipe, u32 sums_ready)
 {
     struct cluster_products<K> x;
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
@@ -521,12 +521,12 @@ static __device__ __forceinline__ void consume_ping_pong(const struct tiles_para
         struct cluster_place at = place_of<K>(t.pairs, w, tile);
         x.finish(own);
         if (own && both) {
-            x.hand_over(pipe);
+            x.send_sums(pipe);
             // All lanes arrive: compute-sanitizer's racecheck credits the arriving lane only.
-            leave_stage(handed);
+            leave_stage(sums_ready);
         }
         if (!own) {
-            wait_for_stage(handed, 0);
+            wait_for_stage(sums_ready, 0);
             x.take_over(pipe);
             at.row += PACKED_TILE_ROWS / 2;
         }
@@ -542,7 +542,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
         0
     };
     struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
-    u32 handed = shared_address(&w + 1); // barrier for the sums of the other warpgroup, or block
+    u32 sums_ready = shared_address(&w + 1); // barrier for the sums of the other warpgroup, or block
     bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
 
     pipe.data = shared_address(shared);
@@ -555,9 +555,9 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
             barrier_begin(pipe.full + 8 * i, 1);
             barrier_begin(pipe.empty + 8 * i, K::couple * K::consumers / 32);
         }
-        barrier_begin(handed, K::parts > 1 ? 1 : K::consumers);
+        barrier_begin(sums_ready, K::parts > 1 ? 1 : K::consumers);
         if constexpr (K::parts > 1)
-            expect_bytes(handed, K::neighbour::sums_bytes);
+            expect_bytes(sums_ready, K::neighbour::sums_bytes);
         show_barriers();
         w = tile_scheduler_of<K>(t.pairs, n_rows);
         if (first_tile() < w.n_tiles)
@@ -576,9 +576,9 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if constexpr (K::parts > 1)
-            consume_split<K>(t, w, pipe, { pipe.data, handed, part<K>() });
+            consume_split<K>(t, w, pipe, { pipe.data, sums_ready, part<K>() });
         else if constexpr (K::waves)
-            consume_ping_pong<K>(t, w, pipe, handed);
+            consume_ping_pong<K>(t, w, pipe, sums_ready);
         else
             consume_together<K>(t, w, pipe);
     }

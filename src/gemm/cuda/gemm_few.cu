@@ -15,8 +15,8 @@
 //
 // Operands: weights are dequantised to bf16 fragments in registers (fragments.cuh); activations come from the
 // L2 cache in fragment order (PACKING_MMA).
-// Reduction: intra-block split-K; the warps' sums meet in shared memory and are added in the order of the
-// warps, so the order of a sum depends on n_cols alone.
+// Reduction: intra-block split-K; the warps' sums are added in shared memory, in the order of the warps, so
+// the order of a sum depends on n_cols alone.
 // Epilogue: any.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"

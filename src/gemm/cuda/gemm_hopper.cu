@@ -389,7 +389,7 @@ template <class K> struct hopper_epilogue {
                     }
     }
 
-    // Two neighbouring outputs a row that are activated, or handed on packed; nothing is added to them.
+    // Two neighbouring outputs a row that are activated, or packed; nothing is added to them.
     __device__ __forceinline__ void handed_on()
     {
         f32 *out = p.out[0];
@@ -535,7 +535,7 @@ template <class K> struct part_epilogue {
         u32 from = first_row, end = first_row + K::ROWS;
 
         if (reduction.n > 1) {
-            reduction.hand_over(p, warpgroup, d);
+            reduction.store_partial(p, warpgroup, d);
             if (!reduction.ends(reduction.me))
                 return;
             reduction.take_over(p, warpgroup, d);

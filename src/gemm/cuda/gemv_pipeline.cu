@@ -12,11 +12,11 @@
 // there, so that memory works while the operation before this one ends; later ones queue behind the row's
 // loads. Consumers arrive at the stage's empty barrier.
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor
-// multiplies the sums. Sums meet in shared memory, and one thread runs a pair's epilogue. The order of a sum
-// depends on n_cols, the format and `lanes` alone.
-// Kernels: gemv_pipeline (registers for two blocks an SM: the next launch fills its stages beside this one),
-// _alone (for one), _wide (lanes with any number of blocks), _long (16-bit rows that do not fit beside a
-// stage: a stage is a part of a pair, the row lies in registers).
+// multiplies the sums. Sums are added in shared memory, and one thread runs a pair's epilogue. The order of a
+// sum depends on n_cols, the format and `lanes` alone. Kernels: gemv_pipeline (registers for two blocks an
+// SM: the next launch fills its stages beside this one), _alone (for one), _wide (lanes with any number of
+// blocks), _long (16-bit rows that do not fit beside a stage: a stage is a part of a pair, the row lies in
+// registers).
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"
@@ -440,9 +440,9 @@ template <u32 F> struct scheduler_warp {
 
 // All stages, one after the other.
 template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p, Form &form,
-                                                     const struct pipeline_places &at,
-                                                     struct pipeline_state &state, const struct tasks &t)
+static __device__ __forceinline__ void consume_stages(const struct gemm_params &p, Form &form,
+                                                      const struct pipeline_places &at,
+                                                      struct pipeline_state &state, const struct tasks &t)
 {
     u32 each = pairs_of_a_stage(p), round = CONSUMER_THREADS >> p.pipeline.lanes_log2, slot = 0, parity = 0;
     extern __shared__ __align__(128) u8 pipeline_shared[];
@@ -549,7 +549,7 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     pack_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
     if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
-    walk_pipeline<F, ALONE>(p, form, at, state, t);
+    consume_stages<F, ALONE>(p, form, at, state, t);
     end_pairs(p, at, state, t, ends, inputs);
 }
 
@@ -616,9 +616,9 @@ template <u32 F> struct long_row {
 };
 
 template <u32 F>
-static __device__ __forceinline__ void walk_long(const struct gemm_params &p, const struct long_row<F> &row,
-                                                 const struct pipeline_places &at,
-                                                 struct pipeline_state &state, const struct tasks &t)
+static __device__ __forceinline__ void
+multiply_long(const struct gemm_params &p, const struct long_row<F> &row, const struct pipeline_places &at,
+              struct pipeline_state &state, const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
     u32 slot = 0, parity = 0;
@@ -657,7 +657,7 @@ static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
     sync_consumers();
     if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
-    walk_long<F>(p, row, at, state, t);
+    multiply_long<F>(p, row, at, state, t);
     struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
     end_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
 }

@@ -160,8 +160,8 @@ template <class K> struct reduction {
         return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
     }
 
-    __device__ __forceinline__ void hand_over(const struct gemm_params &p, u32 warpgroup,
-                                              const f32 (&d)[eights][4]) const
+    __device__ __forceinline__ void store_partial(const struct gemm_params &p, u32 warpgroup,
+                                                  const f32 (&d)[eights][4]) const
     {
         float4 *to = partial(p, me, warpgroup);
         u32 from = begin(me), end = begin(me + 1);

@@ -1,8 +1,8 @@
-// attend_plain.cuh - a kernel of attend.cu, included once for each name: with KERNEL and SINKS defined. As a
-// function that both kernels call it would be other machine code.
+// attend_plain.cuh - a kernel of attend.cu, included once for each name, with KERNEL and SINKS defined: a
+// shared function would change the machine code.
 //
-// A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at
-// the end.
+// A block per head and row: the four warps take positions in turn, each with a softmax of its own; the four
+// are combined at the end.
 extern "C" __global__ void __launch_bounds__(128) KERNEL(const __grid_constant__ struct attend_params p)
 {
     extern __shared__ __align__(16) f32 plain_shared[]; // q, then the sum [head_dim]

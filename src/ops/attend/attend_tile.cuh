@@ -118,7 +118,7 @@ template <u32 D, bool SINKS> struct attention {
 #pragma unroll
         for (u32 i = threadIdx.x; i < TILE_PAGES * D * 2; i += MANY_THREADS) {
             u32 page = i / (D * 2), word = i % (D * 2), token = page * PAGE_TOKENS + word / (D / 8);
-            bool written = first_page * PAGE_TOKENS + token <= last; // what nobody wrote may be a NaN
+            bool written = first_page * PAGE_TOKENS + token <= last; // unwritten tokens may be NaN
             u64 at = page_at(&p.args.pages, written ? table[first_page + page] : 0, kv_head) + word * 8;
             copy_16(to + v_place(token, word % (D / 8)), (const __half *)p.v_pages + at, written);
         }
@@ -323,8 +323,8 @@ static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a
     a.put(base + warp * 16 + lane / 4 + 8, blockIdx.y, 1);
 }
 
-// MIXED: decode rows are attend_few's. Blocks with the longest pasts are the first to start. Those that help
-// a tile take every so many-th of its runs.
+// MIXED: attend_few computes the decode rows. Blocks with the longest pasts start first. The helpers of a
+// tile take its runs in turn.
 template <u32 D, bool MIXED, bool SINKS, typename Tile>
 static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
 {

@@ -46,7 +46,7 @@ template <u32 D> struct mma_products {
     {
         return key * PITCH + word * 16;
     }
-    // Dims of K beyond the head's, which nobody fetches.
+    // Clears the dims of K beyond the head's, which are not fetched.
     static __device__ __forceinline__ void clear(u32 shared)
     {
         if (D % 16 == 0)

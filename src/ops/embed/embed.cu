@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ 
         return;
     }
     if (token >= p.args.n_tokens)
-        token = 0; // the row of a sequence whose last result was invalid: nobody reads it
+        token = 0; // the row of a sequence whose last result was invalid: it is not used
     if (p.table.format <= QUANT_BF16) {
         for (u32 i = threadIdx.x; i < p.args.n_cols; i += blockDim.x)
             out[i] = plain(p.table, (u64)token * p.args.n_cols + i) * p.args.scale;

@@ -28,7 +28,7 @@ kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struc
         return;
     }
     if (token >= args.n_tokens)
-        token = 0; // the row of a sequence whose last result was invalid: nobody reads it
+        token = 0; // the row of a sequence whose last result was invalid: it is not used
     table += u64(token) * format_row_bytes(EMBED_FORMAT, args.n_cols);
     for (u32 i = thread_index; i < n_runs; i += n_threads.x) {
         struct run r = run_load(EMBED_FORMAT, table, i);

@@ -66,8 +66,8 @@ static __device__ __forceinline__ struct experts_tile shared_tile(u32 n_rows)
     return { 0, first, first < n_rows ? min(n_rows - first, (u32)TILE_ENTRIES) : 0 };
 }
 
-// 16 bytes of 64 columns of four entries a thread. Odd rows lie with halves exchanged, so that two rows meet
-// in no bank.
+// 16 bytes of 64 columns of four entries a thread. Odd rows have their halves exchanged, so that two rows
+// have no bank conflicts.
 struct gather {
     const u8 *from[TILE_ENTRIES / 32];
     u32 to, count;

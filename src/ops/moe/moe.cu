@@ -131,7 +131,7 @@ template <u32 F> struct block_weights {
     {
         return i * MOE_ROUND_PAIRS < pairs.n;
     }
-    // One thread, before anybody waits.
+    // One thread, before any wait.
     __device__ __forceinline__ void begin() const
     {
         for (u32 i = 0; i <= p.n_rounds; i++)

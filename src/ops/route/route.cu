@@ -98,9 +98,9 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
 }
 
 // The logits of many rows, a router in F32: 32 rows by 64 experts a block, eight warps of 16 by 16, on the
-// tensor cores. A product of two fp32 numbers is three of their parts. Columns come by 32 through two stages
-// of shared memory, whose rows are four numbers longer, so that a fragment's rows meet in no bank. Tensor
-// cores cut their sums off, so each 32 columns are added up in fp32.
+// tensor cores. A product of two fp32 numbers is the sum of three products of their parts. Columns stream
+// through stages of 32 in shared memory; rows are padded by four numbers against bank conflicts. Tensor cores
+// truncate their sums, so each 32 columns are added up in fp32.
 enum {
     MANY_STAGES = 3,
     MANY_EXPERTS = 64,
@@ -109,7 +109,7 @@ enum {
     MANY_LINES = ROUTE_MANY_ROWS + MANY_EXPERTS
 };
 
-// Lines of the rows, then of the router; those that do not exist are the last one.
+// Lines of the rows, then of the router; missing ones repeat the last.
 static __device__ __forceinline__ void fetch_columns(const struct route_params &p, u32 n_rows, u32 column,
                                                      f32 *to)
 {

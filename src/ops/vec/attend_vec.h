@@ -405,9 +405,8 @@ VEC_INLINE void values_of_keys(const struct columns *s, const unsigned char *fro
 }
 #undef TURN_KEYS
 
-// Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys
-// behind the run's last position have no page: the last one stands for them, and nobody looks at their
-// scores.
+// Finds the pages of the block and of the next block, converted where the format needs it. Keys behind the
+// run's last position have no page: the last page replaces them, and their scores are not used.
 VEC_INLINE void find_pages(struct columns *s)
 {
     const struct attend_run *run = s->run;
