@@ -1,4 +1,4 @@
-// arena.h - memory that lives and dies together: an engine's, a stage's, a request's.
+// arena.h - memory with one lifetime: an engine's, a stage's, a request's.
 //
 // Allocation is a pointer bump; nothing is freed singly. An arena has a limit in bytes, so that hostile input
 // ends in an error and not in a machine without memory. One thread at a time.

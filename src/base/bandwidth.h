@@ -1,4 +1,5 @@
-// bandwidth.h - how fast this machine reads its memory, measured now: the limit of decoding one sequence.
+// bandwidth.h - measures the speed at which this machine reads its memory: the limit of decoding one
+// sequence.
 #pragma once
 #include <stdbool.h>
 

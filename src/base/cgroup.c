@@ -19,7 +19,7 @@ static bool add_text(const char *folder, const char *name, struct buf *text)
     return file_exists(path) && file_read(text, path, MAX_BYTES, &err);
 }
 
-// Takes off what comes before the next `end`, or all that is left.
+// Takes off the text before the next `end`, or all that is left.
 static struct str take_until(struct str *s, char end)
 {
     const char *found = s->n ? memchr(s->at, end, s->n) : NULL;
@@ -30,7 +30,7 @@ static struct str take_until(struct str *s, char end)
     return piece;
 }
 
-// The quota of one folder in processors; 0: none.
+// The quota of one folder in CPUs; 0: none.
 static unsigned folder_cpus(const char *folder)
 {
     struct buf text = { 0 };
@@ -55,7 +55,7 @@ static unsigned least_of(unsigned a, unsigned b)
     return a && (!b || a < b) ? a : b;
 }
 
-// The least quota of MOUNT/PATH and of the folders above it up to MOUNT.
+// The smallest quota of MOUNT/PATH and of the folders above it up to MOUNT.
 static unsigned path_cpus(const char *mount, struct str path)
 {
     char folder[MAX_PATH];

@@ -1,4 +1,4 @@
-// clock.h - monotonic time, and the time a thread has had a processor.
+// clock.h - monotonic time, and the CPU time of a thread.
 #pragma once
 #include <stdint.h>
 #include <time.h>

@@ -46,8 +46,8 @@ static inline bool err_memory(struct err *err, const char *what)
 
 _Noreturn void check_failed(const char *file, int line, const char *what);
 
-// For what can only be false by a mistake in this program. The file's name says enough: each is there once,
-// and the rest of the path is where it was built.
+// For conditions that only a bug in this program makes false. The file's base name identifies it: file names
+// are unique.
 #ifdef __FILE_NAME__
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE_NAME__, __LINE__, #condition))
 #else

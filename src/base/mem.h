@@ -1,4 +1,4 @@
-// mem.h - the one place where memory comes from.
+// mem.h - the only source of memory.
 //
 // Everything is counted, so that a test can show that nothing is allocated per token, and any allocation can
 // be made to fail, so that a test can show what happens then. Thread safe.
@@ -13,7 +13,7 @@ void *mem_alloc_array(size_t n, size_t bytes);
 // Grows or shrinks; new bytes are not zeroed. On NULL the old memory is still valid.
 void *mem_realloc(void *memory, size_t bytes);
 void mem_free(void *memory);
-// What is free goes back to the system, after something large and rare.
+// Returns free memory to the system, after something large and rare.
 void mem_give_back(void);
 // Aligned to `alignment` (a power of two), not zeroed; huge pages are asked for when bytes is large. Free
 // with mem_free_aligned.

@@ -26,10 +26,10 @@ enum option_type {
     OPTION_FOREIGN, // another program's flag, on the command line alone; see below
 };
 
-// People paste the command lines of llama.cpp. A foreign flag either changes nothing here, and help says why,
-// or is refused: preset says what ingot does not have ("ingot has no PRESET"), and choices are the values
-// that are fine all the same. `value` is NULL: none follows; "N": one does; "[N]": one does if it is among
-// the choices.
+// Users paste the command lines of llama.cpp. A foreign flag either changes nothing here, and help says why,
+// or is refused: preset names what ingot does not have ("ingot has no PRESET"), and choices are the values
+// that are accepted all the same. `value` is NULL: none follows; "N": one does; "[N]": one does if it is
+// among the choices.
 
 struct option_list {
     const char **at;
@@ -128,7 +128,7 @@ bool options_completion(const struct option_program *program, const char *shell,
 // Places from the environment: XDG_STATE_HOME/ingot/NAME or ~/.local/state/ingot/NAME, the folder made if
 // need be. False without HOME.
 bool options_state_path(const char *name, char *path, size_t n);
-// Where models by name lie and come from, by the variables that Hugging Face's programs read: HF_HUB_CACHE,
+// The folder of models by name and their hub, by the variables of Hugging Face's programs: HF_HUB_CACHE,
 // HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE. False
 // when none of them nor HOME names a folder.
 struct options_hub {
@@ -136,7 +136,7 @@ struct options_hub {
     bool offline;
 };
 bool options_hub(struct options_hub *hub);
-// Where large files may lie for a while: TMPDIR, else /var/tmp, which unlike /tmp is hardly ever memory.
+// A folder for large temporary files: TMPDIR, else /var/tmp, which unlike /tmp is hardly ever in memory.
 void options_temporary_folder(char path[4096]);
 bool options_terminal_is_dumb(void);   // TERM is unset or "dumb"
 bool options_terminal_has_style(void); // it is not, and NO_COLOR is unset: dim text may be written

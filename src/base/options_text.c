@@ -1,7 +1,7 @@
-// options_text.c - what people and shells read about the options: help, man page, completion. See options.h.
+// options_text.c - the options as text for users and shells: help, man page, completion. See options.h.
 //
-// All of it is written from the tables, so that nothing can be forgotten: a test looks for every flag in
-// every text.
+// All of it is written from the tables, so that nothing is missing: a test looks for every flag in every
+// text.
 #include "base/options.h"
 
 enum {

@@ -1,4 +1,4 @@
-// random.h - random numbers that nobody can guess, for ids, seeds and salts.
+// random.h - unpredictable random numbers, for ids, seeds and salts.
 #pragma once
 #include <stdint.h>
 

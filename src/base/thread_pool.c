@@ -1,8 +1,8 @@
 // thread_pool.c - see thread_pool.h. A run is started by raising a number of each thread that takes part; a
 // barrier is one counter that only grows.
 //
-// Who waits spins for a moment, without giving up its core: yielding to a foreign busy loop costs that loop's
-// whole slice. Then it sleeps, which lets the system move a partner here that waits for its turn on a busy
+// A waiting thread spins for a moment, without giving up its core: yielding to a foreign busy loop costs that
+// loop's whole time slice. Then it sleeps, which lets the system move a thread here that waits for a busy
 // core.
 #include "base/thread_pool.h"
 #include <pthread.h>
@@ -17,7 +17,7 @@
 
 enum { SPIN_RUN_NS = 100000, SPIN_BARRIER_NS = 10000, PAUSES_PER_LOOK = 64, LINE = 64 };
 
-struct wait_queue { // where those sleep who wait for the same thing
+struct wait_queue { // threads that sleep until the same event
     atomic_uint n_sleeping;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -29,7 +29,7 @@ struct thread_pool {
     void *arg;
     _Alignas(LINE) atomic_uint arrived;  // barrier arrivals in this run
     _Alignas(LINE) atomic_uint finished; // workers done with the current run
-    atomic_uint_fast64_t busy;           // nanoseconds of processors in this run
+    atomic_uint_fast64_t busy;           // CPU time of this run in nanoseconds
     atomic_bool stop;
     struct wait_queue queue;
     struct member {
@@ -50,7 +50,7 @@ static inline void pause_briefly(void)
 #endif
 }
 
-// What is waited for: a counter that has passed a number.
+// Whether a counter has passed a number.
 static bool has_passed(const atomic_uint *counter, unsigned number)
 {
     return (int)(atomic_load(counter) - number) >= 0;
@@ -120,8 +120,7 @@ static void *member_main(void *arg)
     }
 }
 
-// Others stay asleep: a thread that is woken only to find nothing to do would take a processor from those
-// that have.
+// The other threads stay asleep: a thread woken without work would take a CPU from one that has work.
 static void start_run(struct thread_pool *pool, unsigned n_threads)
 {
     for (unsigned i = 1; i < n_threads; i++) {

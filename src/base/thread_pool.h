@@ -19,8 +19,8 @@ unsigned thread_pool_size(const struct thread_pool *pool);
 // a time.
 void thread_pool_run(struct thread_pool *pool, void (*work)(void *arg, unsigned thread), void *arg);
 
-// The same with the first n_threads of them, 1 to thread_pool_size. Says how long it took, and how long
-// processors ran for it in that time.
+// The same with the first n_threads of them, 1 to thread_pool_size. Returns the run's duration and the CPU
+// time that it got.
 struct thread_pool_time {
     uint64_t wall, busy; // nanoseconds; busy: of all threads together
 };

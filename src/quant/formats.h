@@ -1,8 +1,8 @@
 // formats.h - the list of weight formats, once: enum quant and everything that has an entry for each is made
 // from it. Shared by C, CUDA and MSL.
 //
-// X(NAME, name, with): QUANT_NAME, the name in kernels and files, and whatever the user of the list passes
-// along. The order is fixed: kernels compare formats by it (plain numbers first, then blocks of 32, super
+// X(NAME, name, with): QUANT_NAME, the name in kernels and files, and an argument that the user of the list
+// passes on. The order is fixed: kernels compare formats by it (plain numbers first, then blocks of 32, super
 // blocks of 256, tables).
 #pragma once
 

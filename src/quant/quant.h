@@ -10,8 +10,8 @@
 #include "base/str.h"
 #include "quant/formats.h"
 
-// Where a block has its halves, a scale and perhaps a second one, and what these are in random weights, so
-// that values come out near 0.02.
+// The places of a block's halves, a scale and perhaps a second one, and their values in random weights, so
+// that values are near 0.02.
 struct quant_halves {
     uint16_t at[2];
     float usual[2];
