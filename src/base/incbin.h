@@ -16,7 +16,8 @@
 #define INCBIN_RESTORE       ".popsection\n"
 #endif
 // clang-format off
-#define INCBIN_LABEL(name) ".globl " INCBIN_SYMBOL(name) "\n" INCBIN_HIDDEN INCBIN_SYMBOL(name) "\n" INCBIN_SYMBOL(name) ":\n"
+#define INCBIN_LABEL(name) \
+    ".globl " INCBIN_SYMBOL(name) "\n" INCBIN_HIDDEN INCBIN_SYMBOL(name) "\n" INCBIN_SYMBOL(name) ":\n"
 #define INCBIN(name, path) \
     __asm__(INCBIN_SECTION(name) ".balign 64\n" INCBIN_LABEL(name##_first) ".incbin \"" path "\"\n" \
             INCBIN_LABEL(name##_end) ".byte 0\n" INCBIN_RESTORE); \

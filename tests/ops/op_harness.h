@@ -112,9 +112,10 @@ static inline void bench_block(enum quant q, unsigned char *block)
 {
     // clang-format off
     static const int half_at[N_WEIGHT_QUANTS][2] = {
-        [QUANT_Q4_0] = { 0, 0 }, [QUANT_Q4_1] = { 0, 2 }, [QUANT_Q5_0] = { 0, 0 }, [QUANT_Q5_1] = { 0, 2 }, [QUANT_Q8_0] = { 0, 0 },
-        [QUANT_Q2_K] = { 80, 82 }, [QUANT_Q3_K] = { 108, 108 }, [QUANT_Q4_K] = { 0, 2 }, [QUANT_Q5_K] = { 0, 2 },
-        [QUANT_Q6_K] = { 208, 208 }, [QUANT_IQ4_NL] = { 0, 0 }, [QUANT_IQ4_XS] = { 0, 0 } };
+        [QUANT_Q4_0] = { 0, 0 }, [QUANT_Q4_1] = { 0, 2 }, [QUANT_Q5_0] = { 0, 0 }, [QUANT_Q5_1] = { 0, 2 },
+        [QUANT_Q8_0] = { 0, 0 }, [QUANT_Q2_K] = { 80, 82 }, [QUANT_Q3_K] = { 108, 108 },
+        [QUANT_Q4_K] = { 0, 2 }, [QUANT_Q5_K] = { 0, 2 }, [QUANT_Q6_K] = { 208, 208 },
+        [QUANT_IQ4_NL] = { 0, 0 }, [QUANT_IQ4_XS] = { 0, 0 } };
     // clang-format on
     const struct quant_info *info = quant_info(q);
 

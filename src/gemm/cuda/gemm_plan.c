@@ -68,18 +68,18 @@ static const struct gemm_rule {
     bool (*when)(const struct gemm_choice *c); // NULL: always
 } rules[] = {
     // kernel            rows          weights  when                       what it is
-    { KERNEL_GEMM_TMA,   1,  ANY_ROWS, ALL,    fits_tma },                 // bf16 weights through TMA tiles: wgmma (Hopper)
+    { KERNEL_GEMM_TMA,   1,  ANY_ROWS, ALL,    fits_tma },                 // bf16, TMA tiles: wgmma (Hopper)
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, F32,    NULL },                     // fp32 sums, row by row
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, HALVES, is_exact },
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, HALVES, has_odd_width },
-    { KERNEL_GEMV_PLAIN, 1,  1,        HALVES, varies },                   // gemv_pipeline on Hopper and later
-    { KERNEL_GEMV_EXACT, 1,  ANY_ROWS, ALL,    is_exact },                 // weights decoded, fp32 sums, row by row
-    { KERNEL_GEMM_FEW,   1,  ANY_ROWS, ALL,    is_invariant },             // one kernel, so one order of sums, for any rows
-    { KERNEL_GEMV_INT8,  1,  1,        ALL,    NULL },                     // gemv_pipeline on Hopper and later, else gemv
-    { KERNEL_GEMM_INT8,  2,  16,       ALL,    fits_int8_with_long_rows }, // int8 mma, weights through a pipeline of stages
+    { KERNEL_GEMV_PLAIN, 1,  1,        HALVES, varies },                   // gemv_pipeline from Hopper on
+    { KERNEL_GEMV_EXACT, 1,  ANY_ROWS, ALL,    is_exact },                 // decoded weights, fp32 sums
+    { KERNEL_GEMM_FEW,   1,  ANY_ROWS, ALL,    is_invariant },             // one order of sums for any rows
+    { KERNEL_GEMV_INT8,  1,  1,        ALL,    NULL },                     // gemv_pipeline from Hopper on
+    { KERNEL_GEMM_INT8,  2,  16,       ALL,    fits_int8_with_long_rows }, // int8 mma, weights by stages
     { KERNEL_GEMM_INT8,  17, 64,       ALL,    fits_int8_without_hopper },
-    { KERNEL_GEMM_FEW,   2,  FEW_ROWS, ALL,    NULL },                     // bf16 mma, weights dequantised to registers
-    { KERNEL_GEMM_MANY,  FEW_ROWS + 1, ANY_ROWS, ALL, NULL },              // gemm_hopper where there is one, else gemm_many
+    { KERNEL_GEMM_FEW,   2,  FEW_ROWS, ALL,    NULL },                     // bf16 mma, weights in registers
+    { KERNEL_GEMM_MANY,  FEW_ROWS + 1, ANY_ROWS, ALL, NULL },              // gemm_hopper, or gemm_many
 };
 // clang-format on
 

@@ -51,9 +51,9 @@ static const struct experts_rule {
     { EXPERTS_PLAIN, ANY_ROWS,         ALL,       is_exact },
     { EXPERTS_PLAIN, ANY_ROWS,         ALL,       has_odd_width },
     { EXPERTS_PLAIN, ANY_ROWS,         ALL,       has_two_formats },
-    { EXPERTS_MANY,  ANY_ROWS,         ALL,       is_invariant },  // one kernel, so one order of sums, for any rows
-    { EXPERTS_INT8,  EXPERTS_FEW_ROWS, QUANTISED, NULL },          // int8 activations; an active expert's weights are read once
-    { EXPERTS_MANY,  ANY_ROWS,         ALL,       NULL },          // bf16 mma over tiles of 128 entries of an expert
+    { EXPERTS_MANY,  ANY_ROWS,         ALL,       is_invariant },  // one order of sums for any rows
+    { EXPERTS_INT8,  EXPERTS_FEW_ROWS, QUANTISED, NULL },          // int8: an expert's weights are read once
+    { EXPERTS_MANY,  ANY_ROWS,         ALL,       NULL },          // bf16 mma, tiles of 128 entries
 };
 // clang-format on
 
