@@ -39,7 +39,7 @@ static struct seen_range range_of(constant struct attend_metal_args &args, const
 }
 
 struct head_sums { // of ATTEND_HEADS heads in one simdgroup; a lane holds every 32nd dimension
-    f32 top[ATTEND_HEADS], total[ATTEND_HEADS];
+    f32 row_max[ATTEND_HEADS], row_sum[ATTEND_HEADS];
     f32 at[ATTEND_HEADS][LANE_DIMS];
 };
 
@@ -78,11 +78,11 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
     page_scores(g, q, lane, scores);
     UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
     {
-        f32 top = max(s.top[h], simd_max(scores[h])), shrink = precise::exp(s.top[h] - top);
-        f32 weight = token >= g.first && token <= g.last ? precise::exp(scores[h] - top) : 0.0f;
-        s.top[h] = top;
-        s.total[h] = s.total[h] * shrink + simd_sum(lane < PAGE_TOKENS ? weight : 0.0f);
-        UNROLL for (u32 i = 0; i < LANE_DIMS; i++) s.at[h][i] *= shrink;
+        f32 row_max = max(s.row_max[h], simd_max(scores[h])), rescale = precise::exp(s.row_max[h] - row_max);
+        f32 weight = token >= g.first && token <= g.last ? precise::exp(scores[h] - row_max) : 0.0f;
+        s.row_max[h] = row_max;
+        s.row_sum[h] = s.row_sum[h] * rescale + simd_sum(lane < PAGE_TOKENS ? weight : 0.0f);
+        UNROLL for (u32 i = 0; i < LANE_DIMS; i++) s.at[h][i] *= rescale;
         if (lane < PAGE_TOKENS)
             weights[h * PAGE_TOKENS + token] = weight;
     }
@@ -100,27 +100,28 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
     simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Head h of what four simdgroups found, to its part. tops: [4, ATTEND_HEADS, 2]; room: [4, ATTEND_HEADS,
+// Head h of what four simdgroups found, to its part. row_maxes: [4, ATTEND_HEADS, 2]; room: [4, ATTEND_HEADS,
 // head_dim].
-static void part_write(threadgroup const f32 *tops, threadgroup const f32 *room, u32 h, device f32 *part,
+static void part_write(threadgroup const f32 *row_maxes, threadgroup const f32 *room, u32 h, device f32 *part,
                        u32 thread_index)
 {
-    f32 top = LOWEST, total = 0.0f;
+    f32 row_max = LOWEST, row_sum = 0.0f;
 
     for (u32 i = 0; i < 4; i++)
-        top = max(top, tops[(i * ATTEND_HEADS + h) * 2]);
+        row_max = max(row_max, row_maxes[(i * ATTEND_HEADS + h) * 2]);
     for (u32 i = 0; i < 4; i++)
-        total += precise::exp(tops[(i * ATTEND_HEADS + h) * 2] - top) * tops[(i * ATTEND_HEADS + h) * 2 + 1];
+        row_sum += precise::exp(row_maxes[(i * ATTEND_HEADS + h) * 2] - row_max) *
+                   row_maxes[(i * ATTEND_HEADS + h) * 2 + 1];
     for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 128) {
         f32 sum = 0.0f;
         for (u32 i = 0; i < 4; i++)
-            sum += precise::exp(tops[(i * ATTEND_HEADS + h) * 2] - top) *
+            sum += precise::exp(row_maxes[(i * ATTEND_HEADS + h) * 2] - row_max) *
                    room[(i * ATTEND_HEADS + h) * ATTEND_HEAD_DIM + d];
         part[2 + d] = sum;
     }
     if (thread_index == 0) {
-        part[0] = top;
-        part[1] = total;
+        part[0] = row_max;
+        part[1] = row_sum;
     }
 }
 
@@ -133,7 +134,7 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
                          uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup f32 weights[4 * ATTEND_HEADS * PAGE_TOKENS];
-    threadgroup f32 tops[4 * ATTEND_HEADS * 2];
+    threadgroup f32 row_maxes[4 * ATTEND_HEADS * 2];
     u32 row = at.z, kv_head = at.y, simd = thread_index / 32, lane = thread_index % 32;
     u32 group = args.attend.n_heads / args.attend.pages.n_kv_heads;
     threadgroup f32 *heads = room + 4 * ATTEND_HEADS * ATTEND_HEAD_DIM; // [ATTEND_HEADS, head_dim] of q
@@ -151,7 +152,7 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
         for (u32 i = thread_index; i < ATTEND_HEADS * ATTEND_HEAD_DIM; i += 128)
             heads[i] =
                 i < n_heads * ATTEND_HEAD_DIM ? q[head * ATTEND_HEAD_DIM + i] * args.attend.scale : 0.0f;
-        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.top[i] = LOWEST;
+        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.row_max[i] = LOWEST;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = at.x * args.split_pages + simd; i < end; i += 4) {
             // first: the page's first position
@@ -166,15 +167,15 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
         {
             u32 of = simd * ATTEND_HEADS + i;
             if (lane == 0) {
-                tops[of * 2] = s.top[i];
-                tops[of * 2 + 1] = s.total[i];
+                row_maxes[of * 2] = s.row_max[i];
+                row_maxes[of * 2 + 1] = s.row_sum[i];
             }
             UNROLL for (u32 j = 0; j < LANE_DIMS; j++) if (lane + 32 * j < ATTEND_HEAD_DIM)
                 room[of * ATTEND_HEAD_DIM + lane + 32 * j] = s.at[i][j];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = 0; i < n_heads; i++)
-            part_write(tops, room, i, parts + ((head + i) * args.n_splits + at.x) * PART_FLOATS,
+            part_write(row_maxes, room, i, parts + ((head + i) * args.n_splits + at.x) * PART_FLOATS,
                        thread_index);
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
@@ -197,7 +198,7 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
     u32 n_parts = (r.n_pages + args.split_pages - 1) / args.split_pages;
     parts += head * args.n_splits * PART_FLOATS;
     for (u32 i = 0; i < n_parts; i++)
-        top = max(top, parts[i * PART_FLOATS]);
+        row_max = max(row_max, parts[i * PART_FLOATS]);
     for (u32 i = 0; i < n_parts; i++)
         total += precise::exp(parts[i * PART_FLOATS] - top) * parts[i * PART_FLOATS + 1];
     if (ATTEND_HAS_SINKS)
@@ -205,7 +206,7 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
     for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 64) {
         f32 sum = 0.0f;
         for (u32 i = 0; i < n_parts; i++)
-            sum += precise::exp(parts[i * PART_FLOATS] - top) * parts[i * PART_FLOATS + 2 + d];
-        out[head * ATTEND_HEAD_DIM + d] = sum / total;
+            sum += precise::exp(parts[i * PART_FLOATS] - row_max) * parts[i * PART_FLOATS + 2 + d];
+        out[head * ATTEND_HEAD_DIM + d] = sum / row_sum;
     }
 }

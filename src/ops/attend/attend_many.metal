@@ -39,7 +39,7 @@ struct tile_room {
 
 struct lane_row {             // what a lane knows of row lane / 4 of its simdgroup; four lanes agree
     u32 row, position, first; // it sees positions first to position
-    f32 top, total;
+    f32 row_max, row_sum;
     bool alive; // in the run, and finite so far
 };
 
@@ -104,7 +104,7 @@ static f32 weigh_scores(thread const struct tile_room &room, u32 page_position, 
           more = ((threadgroup const uint4 *)parts)[32 + lane];
     float4 s = (parts[lane] + parts[32 + lane]) * scale;
     bool4 seen;
-    f32 top = LOWEST;
+    f32 row_max = LOWEST;
     u32 bad = 0;
 
     UNROLL for (u32 i = 0; i < 4; i++)
@@ -112,29 +112,29 @@ static f32 weigh_scores(thread const struct tile_room &room, u32 page_position, 
         u32 position = page_position + lane % 4 * 4 + i;
         seen[i] = r.alive && position >= r.first && position <= r.position;
         bad |= u32(seen[i] && !(is_bounded(bits[i]) && is_bounded(more[i])));
-        top = seen[i] ? max(top, s[i]) : top;
+        row_max = seen[i] ? max(row_max, s[i]) : row_max;
     }
     bad |= simd_shuffle_xor(bad, 1);
     bad |= simd_shuffle_xor(bad, 2);
-    top = max(top, simd_shuffle_xor(top, 1));
-    top = max(r.top, max(top, simd_shuffle_xor(top, 2)));
+    row_max = max(row_max, simd_shuffle_xor(row_max, 1));
+    row_max = max(r.row_max, max(row_max, simd_shuffle_xor(row_max, 2)));
     r.alive = r.alive && !bad;
     if (!r.alive) { // its scores may hold anything
         s = float4(0.0f);
         seen = bool4(false);
-        top = r.top;
+        row_max = r.row_max;
     }
-    f32 shrink = precise::exp(r.top - top), sum = 0.0f;
+    f32 rescale = precise::exp(r.row_max - row_max), sum = 0.0f;
     UNROLL for (u32 i = 0; i < 4; i++)
     {
-        s[i] = seen[i] ? precise::exp(s[i] - top) : 0.0f;
+        s[i] = seen[i] ? precise::exp(s[i] - row_max) : 0.0f;
         sum += s[i];
     }
     ((threadgroup float4 *)room.weights)[lane] = s;
     sum += simd_shuffle_xor(sum, 1);
-    r.total = r.total * shrink + sum + simd_shuffle_xor(sum, 2);
-    r.top = top;
-    return shrink;
+    r.row_sum = r.row_sum * rescale + sum + simd_shuffle_xor(sum, 2);
+    r.row_max = row_max;
+    return rescale;
 }
 
 // This simdgroup's part of the scores of one staged page.
@@ -160,11 +160,11 @@ static void page_add(thread const struct tile_room &room, u32 page_position, f32
                      thread simdgroup_float8x8 (&sums)[MATRICES], thread struct lane_row &r)
 {
     simdgroup_float8x8 weights, diagonal, part;
-    f32 shrink = weigh_scores(room, page_position, scale, lane, r);
+    f32 rescale = weigh_scores(room, page_position, scale, lane, r);
 
     for (u32 i = 0; i < 2; i++) {
         u32 at = 2 * lane + i; // in row lane / 4 of the diagonal matrix too
-        room.diagonal[at] = at / 8 == at % 8 ? shrink : 0.0f;
+        room.diagonal[at] = at / 8 == at % 8 ? rescale : 0.0f;
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_load(diagonal, room.diagonal, 8);
@@ -203,7 +203,7 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
     threadgroup f32 scores[8 * 8 * PAGE_TOKENS]; // the emulator wants one array a line
     threadgroup f32 weights[8 * 8 * PAGE_TOKENS];
     threadgroup f32 diagonals[8 * 64];
-    threadgroup f32 totals[ATTEND_TILE_ROWS]; // 0: not finite
+    threadgroup f32 row_sum[ATTEND_TILE_ROWS]; // 0: not finite
     u32 simd = thread_index / 32, lane = thread_index % 32, head = at.y, tile = at.x * ATTEND_TILE_ROWS;
     u32 end = min(tile + ATTEND_TILE_ROWS, step.n_rows), dim = ATTEND_HEAD_DIM;
     u32 own = simd / 2 * 8, first = tile + own, group = args.attend.n_heads / args.attend.pages.n_kv_heads;
@@ -261,9 +261,9 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
             totals[own + lane / 4] = r.alive ? total_of(r, sinks, head) : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = thread_index; i < (run.end - run.first) * dim; i += THREADS) {
-            u32 of = run.first - tile + i / dim; // row of the tile
-            f32 v = totals[of] != 0.0f ? shared[of * dim + i % dim] / totals[of] : as_type<f32>(0x7fc00000u);
-            out[(u64(tile + of) * args.attend.n_heads + head) * dim + i % dim] = v;
+            u32 of = run.first - tile + i / dim, d = i % dim; // of: row of the tile
+            f32 v = row_sum[of] != 0.0f ? shared[of * dim + d] / row_sum[of] : as_type<f32>(0x7fc00000u);
+            out[(u64(tile + of) * args.attend.n_heads + head) * dim + d] = v;
         }
         row = run.end;
     }

@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
     __shared__ f32 weights[PLAIN_CHUNK], q[1024], room[33];
     u32 row = blockIdx.x, head_dim = p.args.head_dim, offset = blockIdx.y * head_dim, thread = threadIdx.x;
     u64 stride = (u64)p.args.n_heads * head_dim;
-    f32 sums[PLAIN_DIMS] = {}, top = 0, total = 0;
+    f32 sums[PLAIN_DIMS] = {}, row_max = 0, row_sum = 0;
 
     wait_for_inputs();
     if (row >= p.step->n_rows)
@@ -40,23 +40,23 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
     __syncthreads();
     for (u32 first = keys.first; first < keys.end; first += PLAIN_CHUNK) {
         u32 n = min(keys.end - first, (u32)PLAIN_CHUNK);
-        f32 chunk_top = -INFINITY, part = 0;
+        f32 chunk_max = -INFINITY, part = 0;
         for (u32 j = thread; j < n; j += ALL_PLAIN_THREADS) {
             const f32 *key = p.in[ATTEND_ALL_K] + (first + j) * stride + offset;
             f32 score = 0;
             for (u32 d = 0; d < head_dim; d++)
                 score += q[d] * key[d];
             weights[j] = score * p.args.scale;
-            chunk_top = fmaxf(chunk_top, weights[j]);
+            chunk_max = fmaxf(chunk_max, weights[j]);
         }
-        chunk_top = block_max(chunk_top, room);
-        f32 new_top = first == keys.first ? chunk_top : fmaxf(top, chunk_top);
-        f32 rescale = first == keys.first ? 0 : expf(top - new_top);
+        chunk_max = block_max(chunk_max, room);
+        f32 new_max = first == keys.first ? chunk_max : fmaxf(row_max, chunk_max);
+        f32 rescale = first == keys.first ? 0 : expf(row_max - new_max);
         for (u32 j = thread; j < n; j += ALL_PLAIN_THREADS) {
-            weights[j] = expf(weights[j] - new_top);
+            weights[j] = expf(weights[j] - new_max);
             part += weights[j];
         }
-        total = total * rescale + block_sum(part, room);
+        row_sum = row_sum * rescale + block_sum(part, room);
 #pragma unroll
         for (u32 i = 0; i < PLAIN_DIMS; i++) {
             u32 d = thread + i * ALL_PLAIN_THREADS;
@@ -65,13 +65,13 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
                 sum += weights[j] * p.in[ATTEND_ALL_V][(first + j) * stride + offset + d];
             sums[i] = sum;
         }
-        top = new_top;
+        row_max = new_max;
         __syncthreads();
     }
 #pragma unroll
     for (u32 i = 0; i < PLAIN_DIMS; i++)
         if (thread + i * ALL_PLAIN_THREADS < head_dim)
-            p.out[row * stride + offset + thread + i * ALL_PLAIN_THREADS] = sums[i] / total;
+            p.out[row * stride + offset + thread + i * ALL_PLAIN_THREADS] = sums[i] / row_sum;
 }
 
 // q, k or v as bf16 for attend_all_tile: a block takes a row. Rows are of whole groups of eight.

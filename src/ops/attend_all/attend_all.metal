@@ -42,7 +42,7 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
     threadgroup f32 weights[ALL_CHUNK];
     threadgroup f32 room[32];
     u32 row = at.x, stride = args.n_heads * args.head_dim, offset = at.y * args.head_dim;
-    f32 top = 0.0f, total = 0.0f, sum[ALL_DIMS] = { 0.0f };
+    f32 row_max = 0.0f, row_sum = 0.0f, sum[ALL_DIMS] = { 0.0f };
 
     if (row >= step.n_rows)
         return;
@@ -50,23 +50,23 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
     q += u64(row) * stride + offset;
     for (u32 base = first; base < last; base += ALL_CHUNK) {
         u32 n = min(u32(ALL_CHUNK), last - base);
-        f32 chunk_top = -3.4e38f, part = 0.0f;
+        f32 chunk_max = -3.4e38f, part = 0.0f;
         for (u32 j = thread_index; j < n; j += ALL_THREADS) {
             device const f32 *key = k + u64(base + j) * stride + offset;
             f32 score = 0.0f;
             for (u32 d = 0; d < args.head_dim; d++)
                 score += q[d] * key[d];
             weights[j] = score * args.scale;
-            chunk_top = max(chunk_top, weights[j]);
+            chunk_max = max(chunk_max, weights[j]);
         }
-        chunk_top = largest_of_all(chunk_top, room, thread_index);
-        f32 new_top = base == first ? chunk_top : max(top, chunk_top),
-            rescale = base == first ? 0.0f : exp(top - new_top);
+        chunk_max = largest_of_all(chunk_max, room, thread_index);
+        f32 new_max = base == first ? chunk_max : max(row_max, chunk_max),
+            rescale = base == first ? 0.0f : exp(row_max - new_max);
         for (u32 j = thread_index; j < n; j += ALL_THREADS) {
-            weights[j] = exp(weights[j] - new_top);
+            weights[j] = exp(weights[j] - new_max);
             part += weights[j];
         }
-        total = total * rescale + threadgroup_sum(part, room, thread_index, ALL_THREADS);
+        row_sum = row_sum * rescale + threadgroup_sum(part, room, thread_index, ALL_THREADS);
         for (u32 i = 0; i < ALL_DIMS; i++) {
             u32 d = thread_index + i * ALL_THREADS;
             f32 s = sum[i] * rescale;
@@ -74,10 +74,10 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
                 s += weights[j] * v[u64(base + j) * stride + offset + d];
             sum[i] = s;
         }
-        top = new_top;
+        row_max = new_max;
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
     for (u32 i = 0; i < ALL_DIMS; i++)
         if (thread_index + i * ALL_THREADS < args.head_dim)
-            out[u64(row) * stride + offset + thread_index + i * ALL_THREADS] = sum[i] / total;
+            out[u64(row) * stride + offset + thread_index + i * ALL_THREADS] = sum[i] / row_sum;
 }

@@ -43,7 +43,7 @@ template <u32 D, class PRODUCTS> struct all_tile {
     u32 shared;
     u32 q[STEPS][4];
     f32 out[D / 8][4];
-    f32 top[2], total[2]; // of rows g and g + 8
+    f32 row_max[2], row_sum[2]; // of rows g and g + 8
 
     __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
     {
@@ -87,20 +87,20 @@ template <u32 D, class PRODUCTS> struct all_tile {
                     s[i / 4][i % 4] = -INFINITY;
 #pragma unroll
         for (u32 which = 0; which < 2; which++) {
-            f32 higher = top[which];
+            f32 new_max = row_max[which];
 #pragma unroll
             for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
-                higher = fmaxf(higher, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
-            higher = fmaxf(higher, __shfl_xor_sync(~0u, higher, 1));
-            higher = fmaxf(higher, __shfl_xor_sync(~0u, higher, 2));
-            f32 keep = exp2_near((top[which] - higher) * scale);
-            top[which] = higher;
-            base[which] = higher * scale;
-            total[which] *= keep;
+                new_max = fmaxf(new_max, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
+            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
+            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
+            f32 rescale = exp2_near((row_max[which] - new_max) * scale);
+            row_max[which] = new_max;
+            base[which] = new_max * scale;
+            row_sum[which] *= rescale;
 #pragma unroll
             for (u32 i = 0; i < D / 8; i++) {
-                out[i][2 * which] *= keep;
-                out[i][2 * which + 1] *= keep;
+                out[i][2 * which] *= rescale;
+                out[i][2 * which + 1] *= rescale;
             }
         }
 #pragma unroll
@@ -108,13 +108,13 @@ template <u32 D, class PRODUCTS> struct all_tile {
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 s[i][j] = exp2_near(fmaf(s[i][j], scale, -base[j / 2]));
-                total[j / 2] += s[i][j];
+                row_sum[j / 2] += s[i][j];
             }
     }
 
     __device__ __forceinline__ void put(u32 row, bool exists, u32 which) const
     {
-        f32 sum = total[which];
+        f32 sum = row_sum[which];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
         if (!exists)
@@ -154,8 +154,8 @@ template <u32 D, class PRODUCTS> struct all_tile {
 
         load_q(mine[0] ? row : from, mine[0], 0);
         load_q(mine[1] ? row + 8 : from, mine[1], 1);
-        top[0] = top[1] = -INFINITY;
-        total[0] = total[1] = 0;
+        row_max[0] = row_max[1] = -INFINITY;
+        row_sum[0] = row_sum[1] = 0;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
             out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;

@@ -35,9 +35,9 @@ struct query_room { // shared memory
     u32 q[LATENT_TILE][LINES];
     u32 keys[2][TILE_PAGES * PAGE_WORDS];
     u32 weights[LATENT_TILE][LATENT_TILE / 2];
-    f32 tops[2][LATENT_TILE]; // of a half of the keys
-    f32 keep[LATENT_TILE];    // what earlier sums are multiplied by
-    f32 scale[LATENT_TILE];   // of scores: what a query was divided by
+    f32 row_maxes[2][LATENT_TILE]; // of a half of the keys
+    f32 rescale[LATENT_TILE];      // what earlier sums are multiplied by
+    f32 scale[LATENT_TILE];        // of scores: what a query was divided by
 };
 STATIC_ASSERT(sizeof(struct query_room) == LATENT_SHARED_BYTES);
 
@@ -47,7 +47,7 @@ struct query_run { // queries [first, end) of the tile, of one sequence; positio
 };
 
 struct query_sums { // of a warp's part
-    f32 scores[4][4], top[2], total[2];
+    f32 scores[4][4], row_max[2], row_sum[2];
     f32 sums[4][4][2][4]; // queries 16 i ..., dimensions 64 w + 16 j + 4 (lane % 4) ..., even and odd
 };
 
@@ -255,7 +255,7 @@ static __device__ __forceinline__ void mask_scores(struct query_room &room, stru
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
         u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
-        f32 top = -INFINITY_F32, scale = room.scale[query];
+        f32 row_max = -INFINITY_F32, scale = room.scale[query];
 #pragma unroll
         for (u32 j = 0; j < 4; j++)
 #pragma unroll
@@ -263,12 +263,12 @@ static __device__ __forceinline__ void mask_scores(struct query_room &room, stru
                 u32 key = first + warp / 4 * 32 + j * 8 + lane % 4 * 2 + c;
                 f32 &score = s.scores[j][2 * h + c];
                 score = positions[h] != NOT_SEEN && key <= positions[h] ? score * scale : -INFINITY_F32;
-                top = fmaxf(top, score);
+                row_max = fmaxf(row_max, score);
             }
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+        row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, 1));
+        row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, 2));
         if (lane % 4 == 0)
-            room.tops[warp / 4][query] = top;
+            room.row_maxes[warp / 4][query] = row_max;
     }
 }
 
@@ -281,19 +281,20 @@ static __device__ __forceinline__ void weigh_keys(struct query_room &room, struc
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
         u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
-        f32 top = fmaxf(s.top[h], fmaxf(room.tops[0][query], room.tops[1][query])), total = 0;
-        f32 base = top == -INFINITY_F32 ? 0 : top, keep = exp2_of(s.top[h] - base);
+        f32 row_max = fmaxf(s.row_max[h], fmaxf(room.row_maxes[0][query], room.row_maxes[1][query])),
+            row_sum = 0;
+        f32 base = row_max == -INFINITY_F32 ? 0 : row_max, rescale = exp2_of(s.row_max[h] - base);
 #pragma unroll
         for (u32 j = 0; j < 4; j++) {
             f32 low = exp2_of(s.scores[j][2 * h] - base), high = exp2_of(s.scores[j][2 * h + 1] - base);
-            total += low + high;
+            row_sum += low + high;
             room.weights[query][pair_place(query, warp / 4 * 16 + j * 4 + lane % 4)] =
                 two_numbers<BF16>(low, high);
         }
-        s.top[h] = top;
-        s.total[h] = s.total[h] * keep + total;
+        s.row_max[h] = row_max;
+        s.row_sum[h] = s.row_sum[h] * rescale + row_sum;
         if (warp < 4 && lane % 4 == 0)
-            room.keep[query] = keep;
+            room.rescale[query] = rescale;
     }
 }
 
@@ -311,7 +312,7 @@ static __device__ __forceinline__ void keep_sums(const struct query_room &room, 
         for (u32 j = 0; j < 4; j++)
 #pragma unroll
             for (u32 c = 0; c < 8; c++)
-                s.sums[i][j][c / 4][c % 4] *= keep[c % 4 / 2];
+                s.sums[i][j][c / 4][c % 4] *= rescale[c % 4 / 2];
     }
 }
 
@@ -354,11 +355,11 @@ static __device__ __forceinline__ void share_totals(struct query_room &room, str
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
         u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
-        f32 total = s.total[h] + __shfl_xor_sync(~0u, s.total[h], 1);
-        total += __shfl_xor_sync(~0u, total, 2);
+        f32 row_sum = s.row_sum[h] + __shfl_xor_sync(~0u, s.row_sum[h], 1);
+        row_sum += __shfl_xor_sync(~0u, row_sum, 2);
         if (lane % 4 == 0) {
-            room.tops[warp / 4][query] = total;
-            room.keep[query] = s.top[h];
+            room.row_maxes[warp / 4][query] = row_sum;
+            room.rescale[query] = s.row_max[h];
         }
     }
     __syncthreads();
@@ -376,12 +377,13 @@ static __device__ __forceinline__ void store_run(const struct latent_attend_para
         if (query < r.first || query >= r.end || row == NOT_SEEN)
             continue;
         u64 place = (u64)row * p.args.n_heads + query_head(p, query);
-        f32 total = room.tops[0][query] + room.tops[1][query], factor = p.n_splits > 1 ? 1 : 1 / total;
+        f32 row_sum = room.row_maxes[0][query] + room.row_maxes[1][query],
+            factor = p.n_splits > 1 ? 1 : 1 / row_sum;
         f32 *to = p.n_splits > 1 ? p.partial + (place * p.n_splits + r.split) * (LATENT_VALUE + 2)
                                  : p.out + place * LATENT_VALUE;
         if (p.n_splits > 1 && warp == 0 && lane % 4 == 0) {
-            to[LATENT_VALUE] = room.keep[query];
-            to[LATENT_VALUE + 1] = total;
+            to[LATENT_VALUE] = room.rescale[query];
+            to[LATENT_VALUE + 1] = row_sum;
         }
 #pragma unroll
         for (u32 j = 0; j < 4; j++) {
@@ -401,7 +403,7 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
 {
     constexpr bool bf16 = FORMAT == KV_BF16;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, positions[2];
-    struct query_sums s = { .top = { -INFINITY_F32, -INFINITY_F32 } };
+    struct query_sums s = { .row_max = { -INFINITY_F32, -INFINITY_F32 } };
 
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
@@ -502,21 +504,21 @@ extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
     u32 n_tiles = step_positions(p.step)[row] / LATENT_TILE + 1,
         each = (n_tiles + p.n_splits - 1) / p.n_splits, n = (n_tiles + each - 1) / each;
     const f32 *parts = p.partial + (u64)place * p.n_splits * (LATENT_VALUE + 2);
-    f32 top = -INFINITY_F32, total = 0;
+    f32 row_max = -INFINITY_F32, row_sum = 0;
     f32 sums[LATENT_VALUE / LATENT_MERGE_THREADS] = {};
     for (u32 i = 0; i < n; i++)
-        top = fmaxf(top, parts[i * (LATENT_VALUE + 2) + LATENT_VALUE]);
+        row_max = fmaxf(row_max, parts[i * (LATENT_VALUE + 2) + LATENT_VALUE]);
     for (u32 i = 0; i < n; i++) {
         const f32 *part = parts + i * (LATENT_VALUE + 2);
-        f32 scale = exp2_of(part[LATENT_VALUE] - top);
-        total += scale * part[LATENT_VALUE + 1];
+        f32 scale = exp2_of(part[LATENT_VALUE] - row_max);
+        row_sum += scale * part[LATENT_VALUE + 1];
 #pragma unroll
         for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
             sums[k] += scale * part[threadIdx.x + k * LATENT_MERGE_THREADS];
     }
 #pragma unroll
     for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
-        p.out[(u64)place * LATENT_VALUE + threadIdx.x + k * LATENT_MERGE_THREADS] = sums[k] / total;
+        p.out[(u64)place * LATENT_VALUE + threadIdx.x + k * LATENT_MERGE_THREADS] = sums[k] / row_sum;
 }
 
 // Any size, pages of every format, fp32: a block takes a head of a row, keys in chunks.
@@ -530,7 +532,7 @@ extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
     u32 row = blockIdx.y, n_key = shape.head_dim, n_value = p.args.latent_dims, lane = threadIdx.x % 32,
         warp = threadIdx.x / 32;
     struct page_side side = { &shape, (void *)p.pages, false };
-    f32 *q = plain_shared, *sums = q + n_key, *weights = sums + n_value, top = -INFINITY_F32, total = 0;
+    f32 *q = plain_shared, *sums = q + n_key, *weights = sums + n_value, row_max = -INFINITY_F32, row_sum = 0;
 
     wait_for_inputs();
     if (row >= p.step->n_rows)
@@ -555,17 +557,17 @@ extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
                 weights[j] = score;
         }
         __syncthreads();
-        f32 mine = threadIdx.x < n ? weights[threadIdx.x] : -INFINITY_F32, higher = top;
+        f32 mine = threadIdx.x < n ? weights[threadIdx.x] : -INFINITY_F32, new_max = row_max;
         for (u32 j = 0; j < n; j++)
-            higher = fmaxf(higher, weights[j]);
-        f32 keep = expf(top - higher), weight = threadIdx.x < n ? expf(mine - higher) : 0;
-        total = total * keep + block_sum(weight, room);
-        top = higher;
+            new_max = fmaxf(new_max, weights[j]);
+        f32 rescale = expf(row_max - new_max), weight = threadIdx.x < n ? expf(mine - new_max) : 0;
+        row_sum = row_sum * rescale + block_sum(weight, room);
+        row_max = new_max;
         if (threadIdx.x < n)
             weights[threadIdx.x] = weight;
         __syncthreads();
         for (u32 d = threadIdx.x; d < n_value; d += LATENT_MERGE_THREADS) {
-            f32 sum = sums[d] * keep;
+            f32 sum = sums[d] * rescale;
             for (u32 j = 0; j < n; j++)
                 sum += weights[j] *
                        page_get(side, table[(first + j) / PAGE_TOKENS], 0, (first + j) % PAGE_TOKENS, d);
@@ -574,5 +576,5 @@ extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
         __syncthreads();
     }
     for (u32 d = threadIdx.x; d < n_value; d += LATENT_MERGE_THREADS)
-        p.out[place * n_value + d] = sums[d] / total;
+        p.out[place * n_value + d] = sums[d] / row_sum;
 }

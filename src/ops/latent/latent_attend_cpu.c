@@ -40,20 +40,20 @@ static float score(const struct latent_query *h, uint32_t position)
 
 static void head_plain(const struct latent_query *h, float *out)
 {
-    float top = -INFINITY, total = 0;
+    float row_max = -INFINITY, row_sum = 0;
 
     for (uint32_t j = 0; j <= h->last; j++)
-        top = fmaxf(top, score(h, j));
+        row_max = fmaxf(row_max, score(h, j));
     for (uint32_t d = 0; d < h->args->latent_dims; d++)
         out[d] = 0;
     for (uint32_t j = 0; j <= h->last; j++) {
-        float weight = expf(score(h, j) - top);
-        total += weight;
+        float weight = expf(score(h, j) - row_max);
+        row_sum += weight;
         for (uint32_t d = 0; d < h->args->latent_dims; d++) // of the key that the score was computed from
             out[d] += weight * h->key[d];
     }
     for (uint32_t d = 0; d < h->args->latent_dims; d++)
-        out[d] /= total;
+        out[d] /= row_sum;
 }
 
 static const uint32_t *table_of(const struct cpu_call *call, uint32_t r)
