@@ -190,7 +190,7 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
 {
     u32 row = at.y;
     u64 head = u64(row) * args.attend.n_heads + at.x;
-    f32 top = ATTEND_HAS_SINKS ? sinks[at.x] : LOWEST, total = 0.0f;
+    f32 row_max = ATTEND_HAS_SINKS ? sinks[at.x] : LOWEST, row_sum = 0.0f;
 
     if (row >= step.n_rows)
         return;
@@ -200,9 +200,9 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
     for (u32 i = 0; i < n_parts; i++)
         row_max = max(row_max, parts[i * PART_FLOATS]);
     for (u32 i = 0; i < n_parts; i++)
-        total += precise::exp(parts[i * PART_FLOATS] - top) * parts[i * PART_FLOATS + 1];
+        row_sum += precise::exp(parts[i * PART_FLOATS] - row_max) * parts[i * PART_FLOATS + 1];
     if (ATTEND_HAS_SINKS)
-        total += precise::exp(sinks[at.x] - top);
+        row_sum += precise::exp(sinks[at.x] - row_max);
     for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 64) {
         f32 sum = 0.0f;
         for (u32 i = 0; i < n_parts; i++)

@@ -186,7 +186,7 @@ static void page_add(thread const struct tile_room &room, u32 page_position, f32
 // above all scores.
 static f32 total_of(thread const struct lane_row &r, device const f32 *sinks, u32 head)
 {
-    return ATTEND_HAS_SINKS ? r.total + precise::exp(min(sinks[head] - r.top, 80.0f)) : r.total;
+    return ATTEND_HAS_SINKS ? r.row_sum + precise::exp(min(sinks[head] - r.row_max, 80.0f)) : r.row_sum;
 }
 
 // Grid: 32 rows, heads; 256 threads. `shared` holds 32 head_dim floats. By the count
@@ -258,7 +258,7 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
         UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
             simdgroup_store(sums[i], shared + corner + 8 * i, dim);
         if (lane % 4 == 0 && room.half == 0)
-            totals[own + lane / 4] = r.alive ? total_of(r, sinks, head) : 0.0f;
+            row_sum[own + lane / 4] = r.alive ? total_of(r, sinks, head) : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = thread_index; i < (run.end - run.first) * dim; i += THREADS) {
             u32 of = run.first - tile + i / dim, d = i % dim; // of: row of the tile
