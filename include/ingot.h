@@ -413,8 +413,8 @@ struct ingot_result { // its size is the options' result_size
     double encode_ms;                 // that the encoder took for the others
     double split_ms; // that resizing pictures and cutting them into tiles took, before the request was queued
     double read_ms;  // that decoding the pictures' files took, when they were made
-    double patch_ms,
-        connect_ms; // of encode_ms: patch embedding, connector; 0 on a GPU without ingot_time_stages
+    // of encode_ms: patch embedding, connector; 0 on a GPU without ingot_time_stages
+    double patch_ms, connect_ms;
 };
 
 struct ingot_logprob { // never changes

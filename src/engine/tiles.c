@@ -27,8 +27,8 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
     e->tiles = c;
     pthread_mutex_init(&c->workers_lock, NULL);
     uint32_t n_workers = thread_count_capped(e->loaded->options.n_threads);
-    c->workers =
-        thread_pool_create(n_workers < MOST_WORKERS ? n_workers : MOST_WORKERS); // NULL: callers work alone
+    // NULL: callers work alone
+    c->workers = thread_pool_create(n_workers < MOST_WORKERS ? n_workers : MOST_WORKERS);
     if (!tower_bind(&sizes, file, e->loaded->model.config.n_cols, err))
         return false;
     uint32_t n = POOL_ROWS / tower_rows(&sizes);
