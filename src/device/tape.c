@@ -298,6 +298,24 @@ bool tape_play(struct tape *t, const struct buffer *step, struct err *err)
     return t->device->ops->play(t->device, t, step, 0, t->n_commands, err);
 }
 
+bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)
+{
+    return t->device->ops->play(t->device, t, step, index, index + 1, err) &&
+           t->device->ops->wait(t->device, err);
+}
+
+bool tape_play_watched(struct tape *t, const struct buffer *step, const struct tape_watch *watch,
+                       struct err *err)
+{
+    struct step *host = mem_alloc(step->bytes);
+    bool ok = host ? buffer_read(step, 0, host, step->bytes, err) : err_memory(err, "the step");
+
+    for (uint32_t i = 0; i < t->n_commands && ok; i++)
+        ok = watch->before(watch->arg, &t->commands[i], host, err) && tape_play_one(t, step, i, err);
+    mem_free(host);
+    return ok;
+}
+
 uint32_t tape_n_commands(const struct tape *t)
 {
     return t->n_commands;

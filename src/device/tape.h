@@ -99,6 +99,16 @@ bool tape_seal(struct tape *t, struct err *err);
 // step.n_rows and n_outputs must be within the limits.
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err);
 
+// Plays it command by command, each after `before` was called, when its inputs lie where it will read them.
+// False ends the play, with *err.
+typedef bool tape_before(void *arg, const struct command *command, const struct step *step, struct err *err);
+struct tape_watch {
+    tape_before *before;
+    void *arg;
+};
+bool tape_play_watched(struct tape *t, const struct buffer *step, const struct tape_watch *watch,
+                       struct err *err);
+
 uint32_t tape_n_commands(const struct tape *t);
 uint32_t tape_n_barriers(const struct tape *t);
 uint64_t tape_scratch_bytes(const struct tape *t);

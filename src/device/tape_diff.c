@@ -207,12 +207,6 @@ static bool compare_command(const struct comparison *c, uint32_t index, struct t
     return compare_packed(c, index, d, err);
 }
 
-static bool play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)
-{
-    return t->device->ops->play(t->device, t, step, index, index + 1, err) &&
-           t->device->ops->wait(t->device, err);
-}
-
 bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command,
                void *arg, struct err *err)
 {
@@ -225,8 +219,8 @@ bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], ta
                      b->n_commands);
     for (uint32_t i = 0; ok && i < a->n_commands; i++) {
         struct tape_difference d = { 0 };
-        ok = align_inputs(&a->commands[i], &b->commands[i], err) && play_one(a, steps[0], i, err) &&
-             play_one(b, steps[1], i, err) && compare_command(&c, i, &d, err);
+        ok = align_inputs(&a->commands[i], &b->commands[i], err) && tape_play_one(a, steps[0], i, err) &&
+             tape_play_one(b, steps[1], i, err) && compare_command(&c, i, &d, err);
         if (ok && !on_command(arg, &d))
             break;
     }

@@ -25,6 +25,8 @@ struct tape {
     void *native; // made by the device's seal
 };
 
+// Plays one command and waits for it.
+bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err);
 struct operand *tape_operand_add(struct command *c);
 
 // Whether both commands touch a common byte and at least one of them writes it.

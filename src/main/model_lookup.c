@@ -77,10 +77,11 @@ static bool runs_model(const struct option_verb *verb)
 }
 
 // The operand that is a model.
-static const char **operand_of(const struct option_verb *verb, struct option_operands *operands)
+static const char **operand_of(const struct option_verb *verb, const struct settings *s,
+                               struct option_operands *operands)
 {
     bool takes = runs_model(verb) || (!strcmp(verb->name, "inspect") && operands->n == 1) ||
-                 (!strcmp(verb->name, "quantize") && operands->n == 3);
+                 (!strcmp(verb->name, "quantize") && operands->n == (s->dry_run && operands->n < 3 ? 2 : 3));
     return takes && operands->n ? &operands->at[0] : NULL;
 }
 
@@ -152,7 +153,7 @@ int model_lookup(const struct option_verb *verb, struct settings *settings, stru
 {
     bool runs = runs_model(verb);
     int status = runs ? check_model(verb, settings, operands) : STATUS_OK;
-    const char **operand = settings->hub_name ? NULL : operand_of(verb, operands);
+    const char **operand = settings->hub_name ? NULL : operand_of(verb, settings, operands);
     const char *text = settings->hub_name ? settings->hub_name : operand ? *operand : settings->model;
     char path[HUB_PATH];
 

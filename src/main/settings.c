@@ -159,6 +159,9 @@ static const struct option doctor_options[] = {
 };
 
 static const struct option quantize_options[] = {
+    { "--imatrix", OPTION_STRING, AT(imatrix), "FILE", NULL, 0, 0, NULL, "weigh errors by this importance matrix, from ingot imatrix or llama-imatrix" },
+    { "--tensor-type", OPTION_LIST, AT(tensor_types), "PATTERN=TYPE", NULL, 0, 0, NULL, "a format for the matrices whose names match the regular expression, such as ffn_down=Q6_K; may be given more than once, and the first that matches holds" },
+    { "--dry-run", OPTION_FLAG, AT(dry_run), NULL, NULL, 0, 0, NULL, "write nothing: list each tensor, its format and bytes, and the sum; OUTPUT may be left out" },
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
     { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "take an INPUT by name from the cache only; so does HF_HUB_OFFLINE=1" },
@@ -172,6 +175,15 @@ static const struct option synth_options[] = {
     { 0 },
 };
 
+static const struct option imatrix_options[] = {
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "the text; -: stdin" },
+    { "-o --output", OPTION_STRING, AT(imatrix_output), "FILE", "imatrix.gguf", 0, 0, NULL, "where it is written" },
+    { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "control tokens written in the text count as such" },
+    { "--chunks", OPTION_U32, AT(n_chunks), "N", "0", 0, 0, "-1", "chunks that are read at most; 0 or -1: all" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { 0 },
+};
+
 static const struct option eval_options[] = {
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "the text; -: stdin" },
     { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "control tokens written in the text count as such" },
@@ -179,6 +191,7 @@ static const struct option eval_options[] = {
     { "--save-logits", OPTION_STRING, AT(save_logits), "FILE", NULL, 0, 0, NULL, "keep the logits: 2 bytes for each scored token and word of the vocabulary" },
     { "--kl", OPTION_STRING, AT(kl_file), "FILE", NULL, 0, 0, NULL, "compare with these logits; the text is theirs" },
     { "--types", OPTION_LIST, AT(eval_types), "TYPE,...", NULL, 0, 0, NULL, "compare the model with what quantize would make of it" },
+    { "--imatrix", OPTION_STRING, AT(imatrix), "FILE", NULL, 0, 0, NULL, "quantise by this importance matrix, which another text than this one should have made" },
     { "--kv", OPTION_LIST, AT(eval_pages), "TYPE,...", NULL, 0, 0, "auto f32 f16 bf16 q8_0", "compare formats of K and V in the KV pages: auto, f32, f16, bf16, q8_0" },
     { "--scratch", OPTION_STRING, AT(scratch), "DIR", NULL, 0, 0, NULL, "where a comparison writes models and logits, which it takes away; without it TMPDIR, else /var/tmp" },
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "a table, or rows of named fields" },
@@ -238,6 +251,7 @@ static const struct option_group general = { "General", general_options }, model
                                  quantize = { "Work", quantize_options }, synth = { "File", synth_options },
                                  verify = { "Check", verify_options }, plan = { "Plan", plan_options },
                                  eval = { "Text and comparison", eval_options },
+                                 imatrix = { "Text and matrix", imatrix_options },
                                  trace = { "Looking inside", trace_options },
                                  names = { "Models by name", name_options }, pull = { "Pull", pull_options },
                                  cache = { "Kept prompts", cache_options },
@@ -265,9 +279,16 @@ static const char bench_text[] =
     "  ingot bench --serve http://127.0.0.1:8080 --clients 1,4,16,64 -p 64 -n 64 --svg load.svg";
 
 static const char quantize_text[] =
-    "INPUT is a GGUF file, a safetensors folder, or a model's name. TYPE is F32, F16, BF16, Q8_0, Q4_0, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K. OUTPUT "
-    "appears when it is complete.\n\n"
-    "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M";
+    "INPUT is a GGUF file, a safetensors folder, or a model's name. TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, "
+    "IQ4_NL, IQ4_XS, Q4_1, Q4_0, MXFP4, MXFP4_MOE, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K. A format for --tensor-type has no _M or _S. OUTPUT appears when it is complete.\n\n"
+    "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
+    "  ingot quantize model-f16.gguf model-q2.gguf Q2_K --imatrix imatrix.gguf --tensor-type 'blk\\.[01]\\.=Q4_K'\n"
+    "  ingot quantize --dry-run model-f16.gguf IQ4_XS";
+
+static const char imatrix_text[] =
+    "For each column of a weight's input: the mean square of what the text sends there, experts apart. quantize --imatrix weighs errors by it. The file "
+    "is GGUF as llama-imatrix writes it, and its quantize reads it too.\n\n"
+    "  ingot imatrix model-f16.gguf -f calibration.txt -o imatrix.gguf --chunks 200";
 
 static const char serve_text[] =
     "Speaks OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
@@ -313,6 +334,7 @@ static const struct option_verb verbs[] = {
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
     { "eval", "[MODEL]", "Measures how well a model predicts a text, and what quantising it loses", eval_text, { &eval, &model, &place, &kernel, &names, &general } },
     { "plan", "[MODEL]", "Tells which layers go to which device, and how fast that would be", "  ingot plan -m big.gguf --device cuda:0,cpu -c 8192 --streams 4", { &plan, &model, &place, &kernel, &names, &general } },
+    { "imatrix", "[MODEL]", "Measures which columns of a model's weights matter, for quantize", imatrix_text, { &imatrix, &model, &place, &kernel, &names, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

@@ -36,6 +36,10 @@ struct settings {
     const char *serve_url, *svg;
     struct option_numbers n_clients;
     uint32_t n_requests;
+    // quantize, imatrix
+    const char *imatrix, *imatrix_output;
+    struct option_list tensor_types;
+    bool dry_run;
     // eval
     const char *save_logits, *kl_file, *scratch;
     struct option_list eval_types, eval_pages;
@@ -82,3 +86,4 @@ int verb_ls(const struct verb_call *call);
 int verb_rm(const struct verb_call *call);
 int verb_eval(const struct verb_call *call);
 int verb_plan(const struct verb_call *call);
+int verb_imatrix(const struct verb_call *call);

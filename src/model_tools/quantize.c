@@ -7,24 +7,24 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "model_tools/imatrix_file.h"
 #include "model_tools/quantize_encode.h"
 #include "model_tools/quantize_plan.h"
 
 enum { PIECE = 4096, CHUNK_PIECES = 1024, MAX_THREADS = 256 }; // PIECE: elements, a multiple of every block
-
-const char *const quantize_types[] = { "F32",    "F16",    "BF16", "Q8_0", "Q4_0", "Q4_K_S", "Q4_K_M",
-                                       "Q5_K_S", "Q5_K_M", "Q6_K", "Q4_K", "Q5_K", NULL };
 
 struct job {
     const struct quantize_options *options;
     const struct quantize_mix *mix;
     struct model_file *file;
     struct quantize_plan plan;
-    struct gguf_writer w;
+    struct gguf_writer w; // open when there is an output
     struct thread_pool *pool;
     unsigned char *chunk;
-    float *scratch; // [threads, PIECE]
-    uint64_t done, total;
+    float *scratch; // [threads, 2, PIECE]: elements, and their importance
+    struct imatrix imatrix;
+    float *importance; // [matrices, columns] of the tensor that is worked on; NULL: none
+    uint64_t done, total, bytes_out, n_weighted;
     // the chunk that is being worked on
     const struct quantize_entry *entry;
     uint64_t first, n;
@@ -69,24 +69,42 @@ static void read_elements(const struct quantize_entry *e, uint64_t first, float 
     }
 }
 
+// Of n elements from `first` on: that of their columns, in their matrix of a stack.
+static void importance_of(const struct job *job, uint64_t first, float *to, uint64_t n)
+{
+    const struct file_tensor *t = &job->entry->from;
+    uint64_t n_cols = t->dims[t->n_dims - 1], n_elements = t->n_dims == 3 ? t->dims[1] * n_cols : UINT64_MAX;
+
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = job->importance[(first + i) / n_elements * n_cols + (first + i) % n_cols];
+}
+
+static bool encode_piece(const struct job *job, uint64_t at, float *scratch, size_t *bad)
+{
+    const struct quant_info *info = quant_info(job->entry->format);
+    struct quantize_source from = { .x = scratch, .n = (size_t)(job->n - at < PIECE ? job->n - at : PIECE) };
+
+    read_elements(job->entry, job->first + at, scratch, from.n);
+    if (job->importance) {
+        importance_of(job, job->first + at, scratch + PIECE, from.n);
+        from.importance = scratch + PIECE;
+    }
+    return quantize_encode(job->entry->format, &from,
+                           job->chunk + at / info->block_elements * info->block_bytes, bad);
+}
+
 static void work(void *arg, unsigned thread)
 {
     struct job *job = arg;
-    const struct quant_info *info = quant_info(job->entry->format);
     uint64_t n_pieces = (job->n + PIECE - 1) / PIECE, n_threads = thread_pool_size(job->pool);
-    float *x = job->scratch + (size_t)thread * PIECE;
     size_t bad;
 
     job->bad[thread] = UINT64_MAX;
-    for (uint64_t p = n_pieces * thread / n_threads; p < n_pieces * (thread + 1) / n_threads; p++) {
-        uint64_t at = p * PIECE, n = job->n - at < PIECE ? job->n - at : PIECE;
-        read_elements(job->entry, job->first + at, x, (size_t)n);
-        if (!quantize_encode(job->entry->format, x,
-                             job->chunk + at / info->block_elements * info->block_bytes, (size_t)n, &bad)) {
-            job->bad[thread] = job->first + at + bad;
+    for (uint64_t p = n_pieces * thread / n_threads; p < n_pieces * (thread + 1) / n_threads; p++)
+        if (!encode_piece(job, p * PIECE, job->scratch + (size_t)thread * 2 * PIECE, &bad)) {
+            job->bad[thread] = job->first + p * PIECE + bad;
             return;
         }
-    }
 }
 
 static bool check_chunk(struct job *job, struct err *err)
@@ -147,12 +165,43 @@ static bool copy_tensor(struct job *job, struct err *err)
     return true;
 }
 
+static bool is_weighted(const struct job *job)
+{
+    return quant_info(job->entry->format)->block_elements > 1 &&
+           imatrix_find(&job->imatrix, job->entry->name);
+}
+
+// The importance of the tensor's columns, into job->importance; none where the matrix has no such entry, or
+// the format no use for it.
+static bool find_importance(struct job *job, struct err *err)
+{
+    const struct file_tensor *t = &job->entry->from;
+    const uint64_t sizes[2] = { t->n_dims == 3 ? t->dims[0] : 1, t->dims[t->n_dims - 1] };
+    const struct imatrix_entry *e = imatrix_find(&job->imatrix, job->entry->name);
+
+    mem_free(job->importance);
+    job->importance = NULL;
+    if (!is_weighted(job))
+        return true;
+    job->importance = mem_alloc_array(sizes[0] * sizes[1], sizeof *job->importance);
+    if (!job->importance)
+        return err_memory(err, "a tensor's importance");
+    return imatrix_means(e, sizes, job->importance) ||
+           err_set(err, ERR_INPUT,
+                   "%s: %.*s has %llu sums and %u counts; the model's has %llu matrices of %llu columns: of "
+                   "another model?",
+                   job->options->imatrix, STR_ARG(e->name), (unsigned long long)e->n_sums, e->n_counts,
+                   (unsigned long long)sizes[0], (unsigned long long)sizes[1]);
+}
+
 static bool encode_tensor(struct job *job, struct err *err)
 {
     const struct file_tensor *t = &job->entry->from;
     const struct quant_info *from = quant_info(t->format), *to = quant_info(job->entry->format);
     uint64_t total = t->bytes / from->block_bytes * from->block_elements;
 
+    if (!find_importance(job, err))
+        return false;
     for (job->first = 0; job->first < total; job->first += job->n) {
         job->n = total - job->first < (uint64_t)PIECE * CHUNK_PIECES ? total - job->first
                                                                      : (uint64_t)PIECE * CHUNK_PIECES;
@@ -188,27 +237,62 @@ static bool plan_gguf(struct job *job, struct err *err)
     return true;
 }
 
+static void write_importance(struct job *job)
+{
+    const struct imatrix *m = &job->imatrix;
+
+    if (!job->options->imatrix)
+        return;
+    gguf_write_str(&job->w, "quantize.imatrix.file", str_from(job->options->imatrix));
+    if (m->text.n)
+        gguf_write_str(&job->w, "quantize.imatrix.dataset", m->text);
+    gguf_write_u32(&job->w, "quantize.imatrix.entries_count", (uint32_t)m->n);
+    gguf_write_u32(&job->w, "quantize.imatrix.chunks_count", m->n_chunks);
+}
+
+static void describe_tensor(struct job *job, const struct quantize_entry *e)
+{
+    const struct quantize_options *o = job->options;
+    struct quantize_tensor t = { .from = &e->from, .name = e->name, .format = e->format };
+    const struct quant_info *from = quant_info(e->from.format);
+
+    quant_bytes(e->format, e->from.bytes / from->block_bytes * from->block_elements, &t.bytes);
+    job->bytes_out += t.bytes;
+    job->entry = e;
+    job->n_weighted += is_weighted(job);
+    gguf_write_tensor(&job->w, e->name, e->format, e->from.dims, e->from.n_dims);
+    job->total += e->from.bytes;
+    if (o->on_tensor)
+        o->on_tensor(o->on_tensor_arg, &t);
+}
+
 static bool describe(struct job *job, struct err *err)
 {
+    const struct quantize_options *o = job->options;
     bool gguf = model_file_format(job->file) == MODEL_GGUF;
     size_t n_again = 0;
 
     if (gguf ? !plan_gguf(job, err) : !quantize_convert(&job->plan, &job->w, job->file, err))
         return false;
     quantize_plan_formats(&job->plan, job->mix);
+    if (!quantize_plan_override(&job->plan, o->overrides, o->n_overrides, err))
+        return false;
     gguf_write_u32(&job->w, "general.file_type", job->mix->file_type);
     gguf_write_u32(&job->w, "general.quantization_version", 2);
+    write_importance(job);
     for (size_t i = 0; i < job->plan.n; i++) {
         const struct quantize_entry *e = &job->plan.entries[i];
-        gguf_write_tensor(&job->w, e->name, e->format, e->from.dims, e->from.n_dims);
-        job->total += e->from.bytes;
+        describe_tensor(job, e);
         n_again += quant_info(e->from.format)->block_elements > 1 && e->format != e->from.format;
     }
     if (n_again)
         log_line(LOG_WARN, "quantize",
                  "%zu tensors are quantized already: doing it again loses more than once from the original",
                  n_again);
-    gguf_write_begin(&job->w);
+    if (o->imatrix && job->n_weighted == 0)
+        return err_set(err, ERR_INPUT,
+                       "%s: none of its %zu entries is of a matrix that is quantised; of another model?",
+                       o->imatrix, job->imatrix.n);
     return true;
 }
 
@@ -219,9 +303,10 @@ static bool run(struct job *job, struct err *err)
     job->pool = thread_pool_create(n_threads < MAX_THREADS ? n_threads : MAX_THREADS);
     job->chunk = mem_alloc((size_t)PIECE * CHUNK_PIECES * sizeof(float));
     job->scratch =
-        job->pool ? mem_alloc_array((size_t)PIECE * thread_pool_size(job->pool), sizeof(float)) : NULL;
+        job->pool ? mem_alloc_array((size_t)2 * PIECE * thread_pool_size(job->pool), sizeof(float)) : NULL;
     if (!job->chunk || !job->scratch)
         return err_memory(err, "quantizing");
+    gguf_write_begin(&job->w);
     for (size_t i = 0; i < job->plan.n; i++) {
         job->entry = &job->plan.entries[i];
         bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads;
@@ -239,23 +324,35 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+static bool check_type(const struct quantize_options *o, struct err *err)
+{
+    struct buf known = { 0 };
+
+    if (quantize_mix_find(o->type))
+        return true;
+    for (size_t i = 0; quantize_type(i); i++)
+        buf_printf(&known, " %s", quantize_type(i));
+    err_set(err, ERR_INPUT, "unknown type '%.32s'; known are%s", o->type, known.at ? known.at : " none");
+    buf_free(&known);
+    return false;
+}
+
 static bool quantize_open(struct job *job, struct err *err)
 {
     const struct quantize_options *o = job->options;
 
+    if (!check_type(o, err))
+        return false;
     job->mix = quantize_mix_find(o->type);
-    if (!job->mix)
-        return err_set(
-            err, ERR_INPUT,
-            "unknown type '%.32s'; known are F32 F16 BF16 Q8_0 Q4_0 Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K",
-            o->type);
-    if (same_file(o->input, o->output))
+    if (o->output && same_file(o->input, o->output))
         return err_set(err, ERR_INPUT, "%s: input and output are the same file; name another output",
                        o->output);
     job->plan.arena = arena_create((size_t)1 << 30);
     if (!job->plan.arena)
         return err_memory(err, "quantizing");
-    return model_file_open(&job->file, o->input, err) && gguf_write_create(&job->w, o->output, err);
+    return model_file_open(&job->file, o->input, err) &&
+           (!o->imatrix || imatrix_file_read(&job->imatrix, o->imatrix, err)) &&
+           (!o->output || gguf_write_create(&job->w, o->output, err));
 }
 
 bool quantize_file(const struct quantize_options *options, struct quantize_result *result, struct err *err)
@@ -267,15 +364,18 @@ bool quantize_file(const struct quantize_options *options, struct quantize_resul
     if (!job)
         return err_memory(err, "quantizing");
     job->options = options;
-    bool ok = quantize_open(job, err) && describe(job, err) && run(job, err);
+    bool ok = quantize_open(job, err) && describe(job, err) && (!options->output || run(job, err));
     if (ok && result)
-        *result = (struct quantize_result){ job->total, job->w.data_bytes, job->plan.n, job->plan.n_quantized,
-                                            job->plan.n_fallback };
-    ok = ok && gguf_write_commit(&job->w, err);
+        *result = (struct quantize_result){ job->total,           job->bytes_out,
+                                            job->plan.n,          job->plan.n_quantized,
+                                            job->plan.n_fallback, job->n_weighted };
+    ok = ok && (!options->output || gguf_write_commit(&job->w, err));
     gguf_write_abort(&job->w);
     thread_pool_destroy(job->pool);
     mem_free(job->chunk);
     mem_free(job->scratch);
+    mem_free(job->importance);
+    imatrix_free(&job->imatrix);
     quantize_plan_release(&job->plan);
     model_file_close(job->file);
     mem_free(job);

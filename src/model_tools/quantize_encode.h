@@ -1,10 +1,20 @@
-// quantize_encode.h - encodes fp32 as blocks, one row at a time. Private to quantize and its tests.
-//
-// The result depends on the row alone: any number of threads gives the same file.
+// quantize_encode.h - blocks from fp32, for every format that quantize writes. Private to quantize and its
+// tests.
 #pragma once
+#include <stddef.h>
 #include "quant/quant.h"
 
-// Whether there is an encoder: F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K.
+struct quantize_source {
+    const float *x;
+    const float *importance; // of each element's column, above or equal 0; NULL: all count alike
+    size_t n;                // a multiple of the block
+};
+
 bool quantize_can_encode(enum quant q);
-// n elements, a multiple of the block. False when one is not finite, or too large for F16; *bad is its index.
-bool quantize_encode(enum quant q, const float *x, void *blocks, size_t n, size_t *bad);
+// False: x[*bad] is NaN, infinite or too large for the format.
+bool quantize_encode(enum quant q, const struct quantize_source *from, void *blocks, size_t *bad);
+
+// One block. importance may be NULL.
+typedef void quantize_block(const float *x, const float *importance, void *block);
+quantize_block quantize_encode_k_q2_k, quantize_encode_k_q3_k, quantize_encode_k_q4_k, quantize_encode_k_q5_k,
+    quantize_encode_k_q6_k, quantize_encode_k_iq4_xs; // quantize_encode_k.c

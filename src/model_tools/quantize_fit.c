@@ -160,3 +160,71 @@ void fit_signed(struct fit *best, const struct points *p, int q_size)
     for (int again = 0; again < 2; again++)
         try_signed(best, p, q_size, best->scale);
 }
+
+// Equal weights and squares are worse, without importance (measured:
+// bench/results/2026-11-22-quantize-weights.md).
+void fit_weights(float *w, const float *x, const float *importance, int n)
+{
+    float sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    float rms = sqrtf(sum / (float)n);
+    for (int i = 0; i < n; i++)
+        w[i] = (rms + fabsf(x[i])) * (importance ? importance[i] : 1) + 1e-30f;
+}
+
+int fit_level(const struct fit_levels *levels, float v)
+{
+    int i = 0;
+
+    for (int half = 8; half > 0; half /= 2)
+        if (v + v > levels->at[i + half - 1] + levels->at[i + half])
+            i += half;
+    return i;
+}
+
+float fit_round_to_levels(float *q, const struct points *p, float scale, const struct fit_levels *levels)
+{
+    float inverse = fabsf(scale) > 1e-30f ? 1.0f / scale : 0.0f;
+
+    for (int i = 0; i < p->n; i++)
+        q[i] = levels->at[fit_level(levels, p->x[i] * inverse)];
+    return error_of(q, p, (const float[2]){ scale, 0 });
+}
+
+static void try_levels(struct fit *best, const struct points *p, float scale, const struct fit_levels *levels)
+{
+    float q[FIT_MAX];
+
+    fit_round_to_levels(q, p, scale, levels);
+    struct sums s = sums_of(q, p);
+    float line[2] = { s.qq > 0 ? s.xq / s.qq : 0, 0 };
+    float error = error_of(q, p, line);
+    if (!(error < best->error))
+        return;
+    best->error = error;
+    best->scale = line[0];
+    memcpy(best->q, q, (size_t)p->n * sizeof *q);
+}
+
+void fit_to_levels(struct fit *best, const struct points *p, const struct fit_levels *levels)
+{
+    enum { GUESSES = 9 };
+    float largest = 0;
+
+    for (int i = 0; i < p->n; i++)
+        largest = fabsf(p->x[i]) > fabsf(largest) ? p->x[i] : largest;
+    *best = (struct fit){ 0 };
+    if (!(fabsf(largest) > 1e-30f))
+        return;
+    best->error = INFINITY;
+    for (int guess = 0; guess < GUESSES;
+         guess++) { // the largest element at either end, or a little beyond or short of it
+        float stretch = 0.84f + 0.04f * (float)guess;
+        try_levels(best, p, largest / (levels->at[0] * stretch), levels);
+        try_levels(best, p, largest / (levels->at[15] * stretch), levels);
+    }
+    for (int again = 0; again < 2; again++)
+        try_levels(best, p, best->scale, levels);
+}

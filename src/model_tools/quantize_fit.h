@@ -27,3 +27,17 @@ void fit_signed(struct fit *best, const struct points *p, int q_size);
 
 // The nearest integers to (x - base) / scale in q_min..q_max, and the weighted error with them.
 float fit_round(float *q, const struct points *p, const float scale_base[2], const int range[2]);
+
+// Weights of n elements: larger ones count more, since an error there moves a product most; times the
+// importance of each column, where it is known (NULL: it is not).
+void fit_weights(float *w, const float *x, const float *importance, int n);
+
+// The same for sixteen levels in ascending order, of which the first has the greatest magnitude: q holds
+// levels.
+struct fit_levels {
+    float at[16];
+};
+void fit_to_levels(struct fit *best, const struct points *p, const struct fit_levels *levels);
+float fit_round_to_levels(float *q, const struct points *p, float scale, const struct fit_levels *levels);
+// The number of the level nearest to v.
+int fit_level(const struct fit_levels *levels, float v);

@@ -14,7 +14,7 @@ extern const char *const random_model_names[]; // "smollm-135m", "tinyllama-1.1b
 struct random_model_options {
     const char *shape; // one of random_model_names
     // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier
-    // ones), or a mix of quantize_types such as Q4_K_M.
+    // ones), or a mix of quantize_type such as Q4_K_M.
     const char *type;
     const char *output;
     uint64_t seed;

@@ -186,6 +186,30 @@ static void bos_begins_each_chunk(void **state)
     buf_free(&with);
 }
 
+// The matrix of one process is what another quantises by; a dry run lists what would be, and leaves nothing.
+static void models_are_quantised_by_importance(void **state)
+{
+    char line[512], matrix[160], out[160];
+    (void)state;
+
+    snprintf(matrix, sizeof matrix, "%s/imatrix.gguf", home);
+    snprintf(out, sizeof out, "%s/out.gguf", home);
+    snprintf(line, sizeof line, "imatrix @ -c 16 -f %s -o %s", text_path, matrix);
+    expect(line, 0, "", "21 weights over 5 chunks of 16 tokens");
+    snprintf(line, sizeof line,
+             "quantize @ %s Q8_0 --imatrix %s --tensor-type attn_v=BF16 --dry-run --log error", out, matrix);
+    expect(line, 1, "",
+           "imatrix.gguf: none of its 21 entries is of a matrix that is quantised"); // rows of 72: F16
+    snprintf(line, sizeof line,
+             "quantize @ Q8_0 --tensor-type attn_v=BF16 --tensor-type blk.0=F32 --dry-run");
+    expect(line, 0, "sum ", "nothing written: ");
+    expect(line, 0, "BF16  ", "");
+    assert_false(file_exists(out));
+    expect("quantize @ Q8_0 --tensor-type BF16 --dry-run", 2, "", "expected PATTERN=TYPE");
+    expect("imatrix @ -c 16 -f %s -o /nowhere/x", 1, "", "/nowhere/x.part: cannot create");
+    expect("imatrix @ -c 200 -f %s", 1, "", "the text has 91 tokens and a chunk 200");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +219,7 @@ int main(void)
         cmocka_unit_test(formats_are_compared_and_nothing_is_left),
         cmocka_unit_test(ctrl_c_takes_its_files_away),
         cmocka_unit_test(a_closed_pipe_ends_it_quietly),
+        cmocka_unit_test(models_are_quantised_by_importance),
         cmocka_unit_test(bos_begins_each_chunk),
     };
     return cmocka_run_group_tests(tests, make_files, remove_home);

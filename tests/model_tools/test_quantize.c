@@ -24,18 +24,21 @@ static float normal(void)
 }
 
 enum { N = 1 << 16 };
-static float x[N], y[N];
+static float x[N], y[N], importance[N];
 static unsigned char blocks[N * 4];
+static const struct quantize_source one_block = { x, NULL, 256 };
 
-static double relative_rms(enum quant q)
+// Relative to the numbers' own size; both weighted by `weights` where there are any.
+static double relative_rms(enum quant q, const float *given, const float *weights)
 {
     double error = 0, size = 0;
     size_t bad;
-    assert_true(quantize_encode(q, x, blocks, N, &bad));
+    assert_true(quantize_encode(q, &(struct quantize_source){ x, given, N }, blocks, &bad));
     quant_info(q)->decode(blocks, y, N);
     for (size_t i = 0; i < N; i++) {
-        error += ((double)y[i] - x[i]) * ((double)y[i] - x[i]);
-        size += (double)x[i] * x[i];
+        double w = weights ? (double)weights[i] : 1;
+        error += w * ((double)y[i] - x[i]) * ((double)y[i] - x[i]);
+        size += w * (double)x[i] * x[i];
     }
     return sqrt(error / size);
 }
@@ -56,6 +59,11 @@ static const struct error_bound {
     { QUANT_Q4_K, 0.0722, 0.0998 },
     { QUANT_Q5_K, 0.0356, 0.0494 },
     { QUANT_Q6_K, 0.0178, 0.0272 },
+    { QUANT_IQ4_NL, 0.0754, 0.1031 },
+    { QUANT_IQ4_XS, 0.0760, 0.1044 },
+    { QUANT_MXFP4, 0.1142, 0.1459 },
+    { QUANT_Q3_K, 0.1484, 0.1907 },
+    { QUANT_Q2_K, 0.2736, 0.3060 },
 };
 
 static void errors_stay_in_their_bounds(void **state)
@@ -66,11 +74,40 @@ static void errors_stay_in_their_bounds(void **state)
         for (size_t i = 0; i < N; i++)
             x[i] = 0.02f * normal() * (heavy ? expf(0.8f * normal()) : 1);
         for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
-            double rms = relative_rms(bounds[i].q), bound = heavy ? bounds[i].heavy : bounds[i].normal;
+            double rms = relative_rms(bounds[i].q, NULL, NULL),
+                   bound = heavy ? bounds[i].heavy : bounds[i].normal;
             if (rms > bound || rms < 0.8 * bound)
                 fail_msg("%s: relative RMS error %.5f, expected at most %.5f and not much less",
                          quant_info(bounds[i].q)->name, rms, bound);
         }
+    }
+}
+
+// Columns that matter lose less, by the stated factor at least; what the importance is does not matter, only
+// how it differs.
+static void importance_moves_the_error(void **state)
+{
+    static const struct {
+        enum quant q;
+        double factor; // measured plus 2 %
+    } cases[] = {
+        { QUANT_Q8_0, 1 },       { QUANT_Q4_0, 0.892 }, { QUANT_Q4_1, 0.816 },   { QUANT_Q5_0, 0.895 },
+        { QUANT_Q5_1, 0.814 },   { QUANT_Q4_K, 0.823 }, { QUANT_Q5_K, 0.829 },   { QUANT_Q6_K, 0.861 },
+        { QUANT_Q3_K, 0.853 },   { QUANT_Q2_K, 0.757 }, { QUANT_IQ4_NL, 0.833 }, { QUANT_IQ4_XS, 0.831 },
+        { QUANT_MXFP4, 0.9999 },
+    };
+    (void)state;
+    random_state = 2;
+    for (size_t i = 0; i < N; i++)
+        x[i] = 0.02f * normal();
+    for (size_t i = 0; i < N; i++)
+        importance[i] = expf(1.5f * normal());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double without = relative_rms(cases[i].q, NULL, importance),
+               with = relative_rms(cases[i].q, importance, importance);
+        if (with > cases[i].factor * without)
+            fail_msg("%s: weighted error %.5f with importance, %.5f without; expected a factor of %.3f",
+                     quant_info(cases[i].q)->name, with, without, cases[i].factor);
     }
 }
 
@@ -79,7 +116,7 @@ static void encode_256(enum quant q, float (*value)(int))
     size_t bad;
     for (int i = 0; i < 256; i++)
         x[i] = value(i);
-    assert_true(quantize_encode(q, x, blocks, 256, &bad));
+    assert_true(quantize_encode(q, &one_block, blocks, &bad));
     quant_info(q)->decode(blocks, y, 256);
 }
 
@@ -132,12 +169,13 @@ static void odd_blocks_are_encoded_well(void **state)
         encode_256(q, tiny);
         for (int i = 0; i < 256; i++)
             assert_true(fabsf(y[i]) < 1e-7f);
+        float coarse = q == QUANT_MXFP4 ? 20.5f : q == QUANT_Q3_K ? 2.5f : 1; // steps of 4 to 6; of -4 to 3
         encode_256(q, spike);
         for (int i = 0; i < 256; i++)
-            assert_true(fabsf(y[i] - x[i]) < 0.05f);
+            assert_true(fabsf(y[i] - x[i]) < 0.05f * coarse);
         encode_256(q, large);
         for (int i = 0; i < 256; i++)
-            assert_true(fabsf(y[i] - x[i]) < 4100);
+            assert_true(fabsf(y[i] - x[i]) < 4100 * coarse);
     }
     encode_256(QUANT_Q4_K, ramp); // sixteen even steps: exact but for the rounding of the scale
     for (int i = 0; i < 256; i++)
@@ -152,13 +190,13 @@ static void what_cannot_be_stored_is_named(void **state)
         for (int i = 0; i < 256; i++)
             x[i] = 1;
         x[200] = NAN;
-        assert_true(!quantize_encode(bounds[k].q, x, blocks, 256, &bad) && bad == 200);
+        assert_true(!quantize_encode(bounds[k].q, &one_block, blocks, &bad) && bad == 200);
         x[100] = -INFINITY;
-        assert_true(!quantize_encode(bounds[k].q, x, blocks, 256, &bad) && bad == 100);
+        assert_true(!quantize_encode(bounds[k].q, &one_block, blocks, &bad) && bad == 100);
     }
     x[100] = 65520;
-    assert_true(!quantize_encode(QUANT_F16, x, blocks, 256, &bad) && bad == 100);
-    assert_false(quantize_can_encode(QUANT_Q2_K) || quantize_can_encode(QUANT_I32));
+    assert_true(!quantize_encode(QUANT_F16, &one_block, blocks, &bad) && bad == 100);
+    assert_false(quantize_can_encode(QUANT_I32));
     assert_true(quantize_can_encode(QUANT_Q5_1));
 }
 
@@ -270,53 +308,75 @@ static void check_formats(const struct model_file *f, const char *const *pairs)
 }
 
 // Layers 0, 1, 4, 7, 10, 13, 14, 15 of 16 are the sensitive ones.
+static const struct {
+    const char *type;
+    uint32_t file_type;
+    const char *pairs[24];
+} mix_cases[] = {
+    { "f16",
+      1,
+      { "token_embd.weight", "F16", "blk.3.ffn_down.weight", "F16", "blk.0.attn_norm.weight", "F32", NULL } },
+    { "F32", 0, { "output.weight", "F32", NULL } },
+    { "BF16", 32, { "output.weight", "BF16", "blk.0.ffn_gate_inp.weight", "F32", NULL } },
+    { "Q8_0",
+      7,
+      { "output.weight", "Q8_0", "token_embd.weight", "Q8_0", "output_norm.weight", "F32", NULL } },
+    { "Q4_0",
+      2,
+      { "output.weight", "Q6_K", "token_embd.weight", "Q4_0", "blk.0.attn_v.weight", "Q4_0", NULL } },
+    { "q4_k_m",
+      15,
+      { "output.weight", "Q6_K", "token_embd.weight", "Q4_K", "blk.0.attn_v.weight", "Q6_K",
+        "blk.2.attn_v.weight", "Q4_K", "blk.4.ffn_down.weight", "Q6_K", "blk.5.ffn_down.weight", "Q4_K",
+        "blk.13.ffn_down.weight", "Q6_K", "blk.0.attn_q.weight", "Q4_K", "blk.15.attn_v.weight", "Q6_K",
+        NULL } },
+    { "Q4_K", 15, { "blk.1.ffn_down.weight", "Q6_K", "blk.3.ffn_down.weight", "Q4_K", NULL } },
+    { "Q4_K_S",
+      14,
+      { "output.weight", "Q6_K", "blk.3.attn_v.weight", "Q5_K", "blk.4.attn_v.weight", "Q4_K",
+        "blk.1.ffn_down.weight", "Q5_K", "blk.2.ffn_down.weight", "Q4_K", NULL } },
+    { "Q5_K_S", 16, { "blk.0.attn_v.weight", "Q5_K", "output.weight", "Q6_K", NULL } },
+    { "Q5_K_M",
+      17,
+      { "blk.0.attn_v.weight", "Q6_K", "blk.2.attn_v.weight", "Q5_K", "token_embd.weight", "Q5_K", NULL } },
+    { "Q5_K", 17, { "blk.0.attn_v.weight", "Q6_K", NULL } },
+    { "Q5_1", 9, { "output.weight", "Q6_K", "blk.0.attn_v.weight", "Q5_1", NULL } },
+    { "Q5_0", 8, { "blk.15.ffn_down.weight", "Q5_0", NULL } },
+    { "Q4_1", 3, { "token_embd.weight", "Q4_1", NULL } },
+    { "IQ4_NL",
+      25,
+      { "output.weight", "Q6_K", "blk.3.attn_v.weight", "Q5_K", "blk.0.ffn_down.weight", "IQ4_NL", NULL } },
+    { "iq4_xs", 30, { "blk.3.attn_v.weight", "Q5_K", "blk.0.attn_q.weight", "IQ4_XS", NULL } },
+    { "MXFP4", 38, { "output.weight", "Q6_K", "blk.0.attn_q.weight", "MXFP4", NULL } },
+    { "MXFP4_MOE", 38, { "output.weight", "Q8_0", "blk.0.attn_q.weight", "Q8_0", NULL } },
+    { "Q3_K_L",
+      13,
+      { "blk.9.attn_v.weight", "Q5_K", "blk.9.ffn_down.weight", "Q5_K", "blk.9.attn_output.weight", "Q5_K",
+        "blk.9.ffn_up.weight", "Q3_K", NULL } },
+    { "Q3_K_M",
+      12,
+      { "blk.9.attn_v.weight", "Q5_K", "blk.9.ffn_down.weight", "Q4_K", "blk.9.attn_output.weight", "Q4_K",
+        NULL } },
+    { "Q3_K_S", 11, { "blk.9.attn_v.weight", "Q3_K", "output.weight", "Q6_K", NULL } },
+    { "Q3_K", 12, { "blk.9.ffn_down.weight", "Q4_K", NULL } },
+    { "Q2_K",
+      10,
+      { "blk.9.attn_v.weight", "Q4_K", "blk.9.ffn_down.weight", "Q3_K", "blk.9.attn_output.weight", "Q3_K",
+        "blk.9.attn_q.weight", "Q2_K", NULL } },
+    { "Q6_K", 18, { "blk.5.attn_v.weight", "Q6_K", "blk.5.attn_norm.weight", "F32", NULL } },
+};
+
 static void mixes_choose_their_formats(void **state)
 {
     (void)state;
-    static const struct {
-        const char *type;
-        uint32_t file_type;
-        const char *pairs[24];
-    } cases[] = {
-        { "f16",
-          1,
-          { "token_embd.weight", "F16", "blk.3.ffn_down.weight", "F16", "blk.0.attn_norm.weight", "F32",
-            NULL } },
-        { "F32", 0, { "output.weight", "F32", NULL } },
-        { "BF16", 32, { "output.weight", "BF16", "blk.0.ffn_gate_inp.weight", "F32", NULL } },
-        { "Q8_0",
-          7,
-          { "output.weight", "Q8_0", "token_embd.weight", "Q8_0", "output_norm.weight", "F32", NULL } },
-        { "Q4_0",
-          2,
-          { "output.weight", "Q6_K", "token_embd.weight", "Q4_0", "blk.0.attn_v.weight", "Q4_0", NULL } },
-        { "q4_k_m",
-          15,
-          { "output.weight", "Q6_K", "token_embd.weight", "Q4_K", "blk.0.attn_v.weight", "Q6_K",
-            "blk.2.attn_v.weight", "Q4_K", "blk.4.ffn_down.weight", "Q6_K", "blk.5.ffn_down.weight", "Q4_K",
-            "blk.13.ffn_down.weight", "Q6_K", "blk.0.attn_q.weight", "Q4_K", "blk.15.attn_v.weight", "Q6_K",
-            NULL } },
-        { "Q4_K", 15, { "blk.1.ffn_down.weight", "Q6_K", "blk.3.ffn_down.weight", "Q4_K", NULL } },
-        { "Q4_K_S",
-          14,
-          { "output.weight", "Q6_K", "blk.3.attn_v.weight", "Q5_K", "blk.4.attn_v.weight", "Q4_K",
-            "blk.1.ffn_down.weight", "Q5_K", "blk.2.ffn_down.weight", "Q4_K", NULL } },
-        { "Q5_K_S", 16, { "blk.0.attn_v.weight", "Q5_K", "output.weight", "Q6_K", NULL } },
-        { "Q5_K_M",
-          17,
-          { "blk.0.attn_v.weight", "Q6_K", "blk.2.attn_v.weight", "Q5_K", "token_embd.weight", "Q5_K",
-            NULL } },
-        { "Q5_K", 17, { "blk.0.attn_v.weight", "Q6_K", NULL } },
-        { "Q6_K", 18, { "blk.5.attn_v.weight", "Q6_K", "blk.5.attn_norm.weight", "F32", NULL } },
-    };
     size_t n_types = 0;
-    while (quantize_types[n_types])
+    while (quantize_type(n_types))
         n_types++;
-    assert_int_equal(n_types, sizeof cases / sizeof cases[0]);
+    assert_int_equal(n_types, sizeof mix_cases / sizeof mix_cases[0]);
     for (size_t i = 0; i < n_types; i++) {
-        struct model_file *f = quantized("in.gguf", cases[i].type, "out.gguf");
-        check_formats(f, cases[i].pairs);
-        assert_true(model_file_meta(f, "general.file_type")->u == cases[i].file_type);
+        struct model_file *f = quantized("in.gguf", mix_cases[i].type, "out.gguf");
+        check_formats(f, mix_cases[i].pairs);
+        assert_true(model_file_meta(f, "general.file_type")->u == mix_cases[i].file_type);
         assert_true(model_file_meta(f, "llama.block_count")->u == N_LAYERS &&
                     !model_file_meta(f, "split.count"));
         model_file_close(f);
@@ -341,6 +401,10 @@ static void rows_that_do_not_fit_fall_back(void **state)
     model_file_close(f);
     f = quantized("odd.gguf", "Q5_K_S", "out.gguf");
     check_formats(f, (const char *[]){ "token_embd.weight", "Q5_1", "blk.2.ffn_down.weight", "Q5_K", NULL });
+    model_file_close(f);
+    f = quantized("odd.gguf", "Q2_K", "out.gguf");
+    check_formats(f, (const char *[]){ "token_embd.weight", "IQ4_NL", "blk.0.attn_v.weight", "Q5_0",
+                                       "blk.2.ffn_down.weight", "Q3_K", NULL });
     model_file_close(f);
     f = quantized("odder.gguf", "Q4_0", "out.gguf");
     check_formats(f, (const char *[]){ "output.weight", "F16", "token_embd.weight", "F16",
@@ -422,7 +486,12 @@ static void progress_reaches_the_end_or_stops(void **state)
     struct watch w = { 0 };
     struct err err = { 0 };
     struct quantize_result r = { 0 };
-    struct quantize_options o = { path_of("in.gguf"), path_of("out.gguf"), "Q4_0", 1, watching, &w };
+    struct quantize_options o = { .input = path_of("in.gguf"),
+                                  .output = path_of("out.gguf"),
+                                  .type = "Q4_0",
+                                  .n_threads = 1,
+                                  .progress = watching,
+                                  .progress_arg = &w };
     unlink(o.output);
     assert_ok(quantize_file(&o, &r, &err), &err);
     assert_true(w.calls > 100 && w.last == w.total && w.total == r.bytes_in && r.bytes_out < r.bytes_in / 4);
@@ -467,6 +536,66 @@ static void bad_input_is_refused(void **state)
            "nan.gguf: element 300 of tensor 't.weight' is nan");
 }
 
+// ---- what the user chooses
+
+static void named_tensors_get_their_formats(void **state)
+{
+    static const struct quantize_override overrides[] = { { "blk\\.[01]\\.ATTN_V", "Q8_0" },
+                                                          { "attn_v", "q2_k" },
+                                                          { "^output", "F16" } };
+    struct quantize_options o = { .input = path_of("in.gguf"),
+                                  .output = path_of("out.gguf"),
+                                  .type = "Q4_K_M",
+                                  .overrides = overrides,
+                                  .n_overrides = 3 };
+    struct err err = { 0 };
+    struct model_file *f;
+    (void)state;
+
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    assert_ok(model_file_open(&f, o.output, &err), &err);
+    check_formats(f, (const char *[]){ "blk.0.attn_v.weight", "Q8_0", "blk.1.attn_v.weight", "Q8_0",
+                                       "blk.10.attn_v.weight", "Q2_K", "output.weight", "F16",
+                                       "output_norm.weight", "F32", "blk.4.ffn_down.weight", "Q6_K", NULL });
+    model_file_close(f);
+    o.n_overrides = 1;
+    o.overrides = &(struct quantize_override){ "blk.[", "Q8_0" };
+    refuse(o, "--tensor-type blk.[: ");
+    o.overrides = &(struct quantize_override){ "attn_v", "Q4_K_M" };
+    refuse(o, "'Q4_K_M' is no format that is written");
+    o.overrides = &(struct quantize_override){ "attn_w", "Q8_0" };
+    refuse(o, "no matrix has such a name");
+    o.input = path_of("odd.gguf");
+    o.overrides = &(struct quantize_override){ "attn_q", "Q4_K" };
+    refuse(o, "has rows of 96, no multiple of 256");
+}
+
+static void add_up(void *arg, const struct quantize_tensor *t)
+{
+    assert_true(t->name.n > 0 && t->from->n_dims > 0);
+    *(uint64_t *)arg += t->bytes;
+}
+
+static void a_dry_run_says_what_would_be(void **state)
+{
+    uint64_t sum = 0;
+    struct quantize_options o = {
+        .input = path_of("in.gguf"), .type = "Q4_K_M", .on_tensor = add_up, .on_tensor_arg = &sum
+    };
+    struct quantize_result dry, wet;
+    struct err err = { 0 };
+    (void)state;
+
+    unlink(path_of("out.gguf"));
+    assert_ok(quantize_file(&o, &dry, &err), &err);
+    assert_false(file_exists(path_of("out.gguf")));
+    assert_int_equal(sum, dry.bytes_out);
+    o.output = path_of("out.gguf");
+    o.on_tensor = NULL;
+    assert_ok(quantize_file(&o, &wet, &err), &err);
+    assert_memory_equal(&dry, &wet, sizeof dry);
+}
+
 // Whichever allocation fails, the failure is reported and nothing stays.
 static void no_memory_is_an_error(void **state)
 {
@@ -491,6 +620,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_stay_in_their_bounds),
+        cmocka_unit_test(importance_moves_the_error),
         cmocka_unit_test(odd_blocks_are_encoded_well),
         cmocka_unit_test(what_cannot_be_stored_is_named),
         cmocka_unit_test(mixes_choose_their_formats),
@@ -501,6 +631,8 @@ int main(void)
         cmocka_unit_test(the_second_time_changes_nothing),
         cmocka_unit_test(progress_reaches_the_end_or_stops),
         cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(named_tensors_get_their_formats),
+        cmocka_unit_test(a_dry_run_says_what_would_be),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -286,7 +286,8 @@ bool stage_play(struct stage *s, const struct step *step, struct err *err)
     struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
 
     return b && buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err) &&
-           tape_play(b->tape, &s->step, err);
+           (s->watch.before ? tape_play_watched(b->tape, &s->step, &s->watch, err)
+                            : tape_play(b->tape, &s->step, err));
 }
 
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err)

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "device/step.h"
 #include "engine/kv/kv.h"
+#include "device/tape.h"
 #include "models/model.h"
 #include "ops/sample/sample.h"
 
@@ -29,6 +30,7 @@ struct stage {
     struct buffer *page_buffers; // [2 * layers]: K and V, or K and nothing
     struct buffer table, history, block, logits, results, mask_bias, step;
     bool borrows_block, borrows_tables; // of the stage before: the block; table and history
+    struct tape_watch watch;            // before NULL: nobody looks at the commands
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
         struct tape *tape;              // NULL until first needed

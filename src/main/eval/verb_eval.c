@@ -208,6 +208,7 @@ static bool quantise(struct eval_work *w, const char *type, const char *path)
     const struct quantize_options options = { .input = w->settings->model,
                                               .output = path,
                                               .type = type,
+                                              .imatrix = w->settings->imatrix,
                                               .n_threads = w->settings->n_threads,
                                               .progress = progress_callback,
                                               .progress_arg = &progress };
@@ -252,8 +253,8 @@ static bool sweep(struct eval_work *w)
 
 static bool is_type(const char *name)
 {
-    for (size_t i = 0; quantize_types[i]; i++)
-        if (!strcasecmp(name, quantize_types[i]))
+    for (size_t i = 0; quantize_type(i); i++)
+        if (!strcasecmp(name, quantize_type(i)))
             return true;
     return false;
 }
