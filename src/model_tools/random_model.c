@@ -3,6 +3,7 @@
 #include "model_tools/random_model.h"
 #include "base/mem.h"
 #include "model_tools/quantize_plan.h"
+#include "model_tools/random_tower.h"
 #include "text/tokenizer/tokenizer_random.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block
@@ -23,6 +24,10 @@ static const struct shape shapes[] = {
     { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0, 0 },
     { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
     { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
+    { "smolvlm-256m", "llama", 30, 576, 1536, 9, 3, 64, 49280, 1e5f, false, 0, 0, 0, 0 },
+    { "smolvlm-500m", "llama", 32, 960, 2560, 15, 5, 64, 49280, 1e5f, false, 0, 0, 0, 0 },
+    { "smolvlm-2.2b", "llama", 24, 2048, 8192, 32, 32, 64, 49280, 2.73e5f, false, 0, 0, 0, 0 },
+    { "toy-vlm", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0, 0 },
     { "smollm2-1.7b", "llama", 24, 2048, 8192, 32, 32, 64, 49152, 1.3e5f, true, 0, 0, 0, 0 },
     { "tinyllama-1.1b", "llama", 22, 2048, 5632, 32, 4, 64, 32000, 1e4f, false, 0, 0, 0, 0 },
     { "llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5f, true, 0, 0, 0, 0 },
@@ -74,48 +79,35 @@ static const struct latent_shape latents[] = {
     { "glm-4.7-flash", 512, 768, 192, 64, 256, 1, 1.8f, true, false },
 };
 
+// The towers of those that take pictures.
+static const struct {
+    const char *name;
+    struct random_tower_shape shape;
+} towers[] = {
+    { "smolvlm-256m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
+    { "smolvlm-500m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
+    { "smolvlm-2.2b", { 27, 1152, 16, 4304, 14, 384, 1536, 3 } },
+    { "toy-vlm", { 2, 128, 2, 256, 16, 64, 256, 2 } },
+};
+
+static const struct random_tower_shape *find_tower(const char *name)
+{
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
+        if (strcmp(towers[i].name, name) == 0)
+            return &towers[i].shape;
+    return NULL;
+}
+
 const char *const random_model_names[] = {
-    "toy",
-    "toy-qwen2",
-    "toy-qwen3",
-    "smollm-135m",
-    "smollm2-135m",
-    "smollm2-360m",
-    "smollm2-1.7b",
-    "tinyllama-1.1b",
-    "llama-3.2-1b",
-    "llama-3.2-3b",
-    "llama-2-7b",
-    "llama-8b",
-    "mistral-7b",
-    "devstral-24b",
-    "qwen2.5-0.5b",
-    "qwen2.5-1.5b",
-    "qwen2.5-7b",
-    "qwen3-0.6b",
-    "qwen3-1.7b",
-    "qwen3-4b",
-    "qwen3-8b",
-    "qwen3-30b-a3b",
-    "toy-qwen3moe",
-    "toy-qwen2moe",
-    "toy-mixtral",
-    "toy-olmoe",
-    "mixtral-8x7b",
-    "qwen1.5-moe-a2.7b",
-    "olmoe-1b-7b",
-    "toy-granitemoe",
-    "granite-1b-a400m",
-    "toy-gpt-oss",
-    "gpt-oss-20b",
-    "gpt-oss-120b",
-    "toy-glm4moe",
-    "glm-4.5-air",
-    "toy-deepseek2",
-    "deepseek-v2-lite",
-    "toy-glm47",
-    "glm-4.7-flash",
-    NULL,
+    "toy",           "toy-qwen2",         "toy-qwen3",    "smollm-135m",    "smollm2-135m",
+    "smollm2-360m",  "smolvlm-256m",      "smolvlm-500m", "smolvlm-2.2b",   "toy-vlm",
+    "smollm2-1.7b",  "tinyllama-1.1b",    "llama-3.2-1b", "llama-3.2-3b",   "llama-2-7b",
+    "llama-8b",      "mistral-7b",        "devstral-24b", "qwen2.5-0.5b",   "qwen2.5-1.5b",
+    "qwen2.5-7b",    "qwen3-0.6b",        "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",
+    "qwen3-30b-a3b", "toy-qwen3moe",      "toy-qwen2moe", "toy-mixtral",    "toy-olmoe",
+    "mixtral-8x7b",  "qwen1.5-moe-a2.7b", "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m",
+    "toy-gpt-oss",   "gpt-oss-20b",       "gpt-oss-120b", "toy-glm4moe",    "glm-4.5-air",
+    "toy-deepseek2", "deepseek-v2-lite",  "toy-glm47",    "glm-4.7-flash",  NULL,
 };
 _Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
                    sizeof shapes / sizeof shapes[0] + 1,
@@ -132,18 +124,18 @@ struct random_model {
     struct err *err;
 };
 
-static uint64_t draw(struct random_model *s)
+static uint64_t draw(uint64_t *random)
 {
-    s->random ^= s->random << 13;
-    s->random ^= s->random >> 7;
-    s->random ^= s->random << 17;
-    return s->random;
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random;
 }
 
-// Standard deviation 0.02: the sum of eight bytes has mean 1020 and deviation 209.
-static float draw_weight(struct random_model *s)
+// The sum of eight bytes has mean 1020 and deviation 209.
+float random_model_draw(uint64_t *random)
 {
-    uint64_t bytes = draw(s);
+    uint64_t bytes = draw(random);
     int sum = 0;
 
     for (int i = 0; i < 8; i++, bytes >>= 8)
@@ -159,7 +151,7 @@ static void draw_blocks(struct random_model *s, enum quant q, unsigned char *poo
     uint16_t halves[2] = { quant_float_to_half(h->usual[0]), quant_float_to_half(h->usual[1]) };
 
     for (size_t i = 0; i < n_bytes; i += 8) { // POOL blocks are a multiple of 8 bytes
-        uint64_t bytes = draw(s);
+        uint64_t bytes = draw(&s->random);
         memcpy(pool + i, &bytes, 8);
     }
     for (size_t i = 0; i < n_bytes; i += info->block_bytes) {
@@ -188,7 +180,7 @@ static const unsigned char *pool_of(struct random_model *s, enum quant q)
     if (info->block_elements > 1)
         draw_blocks(s, q, pool);
     for (size_t i = 0; info->block_elements == 1 && i < POOL; i++) {
-        float x = draw_weight(s);
+        float x = random_model_draw(&s->random);
         uint16_t half = q == QUANT_F16 ? quant_float_to_half(x) : quant_float_to_bf16(x);
         if (q == QUANT_F32)
             memcpy(pool + 4 * i, &x, 4);
@@ -531,6 +523,19 @@ static bool find_shape(struct random_model *s)
                : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
 }
 
+static bool write_tower(struct random_model *s)
+{
+    const struct random_tower_shape *tower = find_tower(s->shape->name);
+    const char *output = s->options->output, *slash = strrchr(output, '/'),
+               *file = slash ? slash + 1 : output;
+    const char *path = arena_printf(s->plan.arena, "%.*smmproj-%s", (int)(file - output), output, file);
+
+    if (!tower)
+        return true;
+    return path ? random_tower_file(tower, s->shape->name, s->shape->n_cols, &s->random, path, s->err)
+                : err_memory(s->err, "a name");
+}
+
 static bool synth_run(struct random_model *s)
 {
     uint32_t file_type = 0;
@@ -544,14 +549,14 @@ static bool synth_run(struct random_model *s)
     if (!ok)
         return false;
     write_keys(s, file_type);
-    ok = tokenizer_random_write(s->shape->n_vocab, &s->w, s->err);
+    ok = tokenizer_random_write(s->shape->n_vocab, find_tower(s->shape->name) != NULL, &s->w, s->err);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = tensor_bytes(s, &s->plan.entries[i]);
     if (ok)
         gguf_write_begin(&s->w);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = write_tensor(s, &s->plan.entries[i]);
-    return ok && gguf_write_commit(&s->w, s->err);
+    return ok && gguf_write_commit(&s->w, s->err) && write_tower(s);
 }
 
 bool random_model_file(const struct random_model_options *options, struct err *err)

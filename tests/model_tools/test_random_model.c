@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "model_tools/random_model.h"
 #include "models/model.h"
+#include "models/tower.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_random.h"
 
@@ -102,6 +103,26 @@ static void families_have_their_own_tensors(void **state)
     model_file_close(f);
 }
 
+// A model that takes pictures has a tower beside it, and the two belong together.
+static void towers_belong_to_their_models(void **state)
+{
+    struct model_file *f = made("toy-vlm", "Q4_0"), *mmproj;
+    char beside[96];
+    struct tower t;
+    struct err err = { 0 };
+
+    (void)state;
+    snprintf(beside, sizeof beside, "/tmp/mmproj-%s", strrchr(path, '/') + 1);
+    assert_ok(model_file_open(&mmproj, beside, &err), &err);
+    assert_ok(tower_bind(&t, mmproj, 256, &err), &err);
+    assert_int_equal(tower_patches(&t), 16);
+    assert_int_equal(tower_rows(&t), 4);
+    tower_release(&t);
+    model_file_close(mmproj);
+    model_file_close(f);
+    unlink(beside);
+}
+
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
@@ -133,7 +154,7 @@ static struct tokenizer *made_tokenizer(uint32_t n_vocab)
     struct tokenizer *t;
     struct err err = { 0 };
     assert_ok(gguf_write_create(&w, path, &err), &err);
-    assert_ok(tokenizer_random_write(n_vocab, &w, &err), &err);
+    assert_ok(tokenizer_random_write(n_vocab, false, &w, &err), &err);
     gguf_write_tensor(&w, STR("x"), QUANT_F32, (uint64_t[]){ 1 }, 1);
     gguf_write_begin(&w);
     gguf_write_data(&w, &(float){ 0 }, 4);
@@ -239,6 +260,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
         cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
         cmocka_unit_test_setup_teardown(mixtures_have_experts, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),

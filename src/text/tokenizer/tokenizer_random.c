@@ -14,12 +14,21 @@ enum {
     END_OF_TEXT = 256,
     TURN_END = 258,
     N_FIXED = TOKENIZER_RANDOM_LEAST,
+    N_GRID = 4, // rows and columns of tiles
+    N_PICTURE = 3 + N_GRID * N_GRID,
     N_VOWELS = 5,
     N_SYLLABLES = 100
 };
 
 static const char chat_template[] =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+// As models that take pictures have it: contents may have parts.
+static const char picture_template[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for part in m.content %}{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // A token and the merge that makes it, from its left and right part.
@@ -58,9 +67,16 @@ static struct synth_word word_at(uint32_t n)
 
 static struct str fixed_token(struct arena *arena, uint32_t id)
 {
-    static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
-    char text[4] = "";
+    static const char *const control[] = {
+        "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<fake_token_around_image>", "<global-img>"
+    };
+    char text[20] = "";
 
+    if (id >= N_FIXED + 3) {
+        uint32_t at = id - N_FIXED - 3;
+        snprintf(text, sizeof text, "<row_%u_col_%u>", at / N_GRID + 1, at % N_GRID + 1);
+        return arena_str(arena, str_from(text));
+    }
     if (id >= N_BYTES)
         return str_from(control[id - N_BYTES]);
     return arena_str(arena, (struct str){ text, utf8_write(text, tokenizer_byte_code((unsigned char)id)) });
@@ -70,6 +86,7 @@ struct vocabulary {
     struct arena *arena;
     struct str *tokens, *merges;
     int32_t *kinds;
+    uint32_t n_fixed; // before the words
 };
 
 static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
@@ -80,24 +97,26 @@ static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
     if (!v->tokens || !v->merges || !v->kinds)
         return false;
     for (uint32_t id = 0; id < n_vocab; id++) {
-        struct synth_word w = word_at(id < N_FIXED ? 0 : id - N_FIXED);
+        struct synth_word w = word_at(id < v->n_fixed ? 0 : id - v->n_fixed);
         char text[16], merge[20];
         snprintf(text, sizeof text, "%s%s", w.left, w.right);
         snprintf(merge, sizeof merge, "%s %s", w.left, w.right);
-        v->kinds[id] = id >= N_BYTES && id < N_FIXED ? 3 : 1; // GGUF: control, normal
-        v->tokens[id] = id < N_FIXED ? fixed_token(v->arena, id) : arena_str(v->arena, str_from(text));
-        if (id >= N_FIXED)
-            v->merges[id - N_FIXED] = arena_str(v->arena, str_from(merge));
-        if (!v->tokens[id].at || (id >= N_FIXED && !v->merges[id - N_FIXED].at))
+        v->kinds[id] = id >= N_BYTES && id < v->n_fixed ? 3 : 1; // GGUF: control, normal
+        v->tokens[id] = id < v->n_fixed ? fixed_token(v->arena, id) : arena_str(v->arena, str_from(text));
+        if (id >= v->n_fixed)
+            v->merges[id - v->n_fixed] = arena_str(v->arena, str_from(merge));
+        if (!v->tokens[id].at || (id >= v->n_fixed && !v->merges[id - v->n_fixed].at))
             return false;
     }
     return true;
 }
 
-bool tokenizer_random_write(uint32_t n_vocab, struct gguf_writer *w, struct err *err)
+bool tokenizer_random_write(uint32_t n_vocab, bool pictures, struct gguf_writer *w, struct err *err)
 {
-    CHECK(n_vocab >= TOKENIZER_RANDOM_LEAST && n_vocab <= TOKENIZER_SYNTH_MOST);
-    struct vocabulary v = { .arena = arena_create((size_t)1 << 28) };
+    struct vocabulary v = { .n_fixed = N_FIXED + (pictures ? N_PICTURE : 0) };
+
+    CHECK(n_vocab >= v.n_fixed && n_vocab <= TOKENIZER_SYNTH_MOST);
+    v.arena = arena_create((size_t)1 << 28);
     bool ok = v.arena && make_vocabulary(&v, n_vocab);
 
     if (ok) {
@@ -105,11 +124,11 @@ bool tokenizer_random_write(uint32_t n_vocab, struct gguf_writer *w, struct err 
         gguf_write_str(w, "tokenizer.ggml.pre", STR("gpt-2"));
         gguf_write_strs(w, "tokenizer.ggml.tokens", v.tokens, n_vocab);
         gguf_write_i32s(w, "tokenizer.ggml.token_type", v.kinds, n_vocab);
-        gguf_write_strs(w, "tokenizer.ggml.merges", v.merges, n_vocab - N_FIXED);
+        gguf_write_strs(w, "tokenizer.ggml.merges", v.merges, n_vocab - v.n_fixed);
         gguf_write_u32(w, "tokenizer.ggml.eos_token_id", TURN_END);
         gguf_write_u32(w, "tokenizer.ggml.padding_token_id", END_OF_TEXT);
         gguf_write_bool(w, "tokenizer.ggml.add_bos_token", false);
-        gguf_write_str(w, "tokenizer.chat_template", str_from(chat_template));
+        gguf_write_str(w, "tokenizer.chat_template", str_from(pictures ? picture_template : chat_template));
     }
     arena_destroy(v.arena);
     return ok || err_memory(err, "a vocabulary");

@@ -4,6 +4,6 @@
 #include "format/gguf_write.h"
 
 // n_vocab: the rows of the embedding, at least TOKENIZER_RANDOM_LEAST; the vocabulary has as many tokens. The
-// template is ChatML's.
+// template is ChatML's. pictures: marks of pictures cut into up to 4 x 4 tiles, and contents of parts.
 enum { TOKENIZER_RANDOM_LEAST = 259, TOKENIZER_SYNTH_MOST = 1 << 20 };
-bool tokenizer_random_write(uint32_t n_vocab, struct gguf_writer *w, struct err *err);
+bool tokenizer_random_write(uint32_t n_vocab, bool pictures, struct gguf_writer *w, struct err *err);

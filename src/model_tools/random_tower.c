@@ -1,0 +1,153 @@
+// random_tower.c - see random_tower.h.
+#include "model_tools/random_tower.h"
+#include "base/mem.h"
+#include "format/gguf_write.h"
+#include "model_tools/random_model.h"
+
+enum { POOL_NUMBERS = 1 << 20 }; // drawn once and repeated
+
+struct random_tower {
+    const struct random_tower_shape *shape;
+    struct gguf_writer w;
+    uint32_t n_out;
+    float *pool;      // [POOL_NUMBERS]
+    uint16_t *halves; // the same as BF16
+    bool writes;      // else tensors are described
+};
+
+static void put(struct random_tower *t, const char *name, enum quant format, const uint64_t *dims,
+                uint32_t n_dims)
+{
+    uint64_t n = 1, bytes = format == QUANT_F32 ? 4 : 2;
+
+    if (!t->writes) {
+        gguf_write_tensor(&t->w, str_from(name), format, dims, n_dims);
+        return;
+    }
+    for (uint32_t i = 0; i < n_dims; i++)
+        n *= dims[i];
+    for (uint64_t at = 0, some; at < n; at += some) {
+        some = n - at < POOL_NUMBERS ? n - at : POOL_NUMBERS;
+        gguf_write_data(&t->w, format == QUANT_F32 ? (const void *)t->pool : t->halves, some * bytes);
+    }
+}
+
+static void put_vector(struct random_tower *t, const char *name, uint64_t n)
+{
+    put(t, name, QUANT_F32, &n, 1);
+}
+
+static void put_product(struct random_tower *t, uint32_t layer, const char *part, uint64_t n_rows,
+                        uint64_t n_cols)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "v.blk.%u.%s.weight", layer, part);
+    put(t, name, QUANT_BF16, (const uint64_t[]){ n_rows, n_cols }, 2);
+    snprintf(name, sizeof name, "v.blk.%u.%s.bias", layer, part);
+    put_vector(t, name, n_rows);
+}
+
+// Scales of one, biases of any size.
+static void put_norm(struct random_tower *t, const char *part)
+{
+    uint64_t n = t->shape->n_cols;
+    const float one = 1;
+    char name[64];
+
+    snprintf(name, sizeof name, "%s.weight", part);
+    for (uint64_t i = 0; t->writes && i < n; i++)
+        gguf_write_data(&t->w, &one, sizeof one);
+    if (!t->writes)
+        put_vector(t, name, n);
+    snprintf(name, sizeof name, "%s.bias", part);
+    put_vector(t, name, n);
+}
+
+static void put_layer(struct random_tower *t, uint32_t l)
+{
+    static const char *const products[] = { "attn_q", "attn_k", "attn_v", "attn_out" };
+    const struct random_tower_shape *s = t->shape;
+
+    for (uint32_t i = 1; i <= 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "v.blk.%u.ln%u", l, i);
+        put_norm(t, name);
+    }
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        put_product(t, l, products[i], s->n_cols, s->n_cols);
+    put_product(t, l, "ffn_up", s->n_ffn, s->n_cols);
+    put_product(t, l, "ffn_down", s->n_cols, s->n_ffn);
+}
+
+static void put_all(struct random_tower *t)
+{
+    const struct random_tower_shape *s = t->shape;
+    uint64_t across = s->tile / s->patch;
+
+    put(t, "v.patch_embd.weight", QUANT_F32, (const uint64_t[]){ s->n_cols, 3, s->patch, s->patch }, 4);
+    put_vector(t, "v.patch_embd.bias", s->n_cols);
+    put(t, "v.position_embd.weight", QUANT_F32, (const uint64_t[]){ across * across, s->n_cols }, 2);
+    for (uint32_t l = 0; l < s->n_layers; l++)
+        put_layer(t, l);
+    put_norm(t, "v.post_ln");
+    put(t, "mm.model.fc.weight", QUANT_BF16,
+        (const uint64_t[]){ t->n_out, (uint64_t)s->n_cols * s->scale * s->scale }, 2);
+}
+
+static void put_keys(struct random_tower *t, const char *name)
+{
+    static const float half[3] = { 0.5f, 0.5f, 0.5f };
+    const struct random_tower_shape *s = t->shape;
+    struct gguf_writer *w = &t->w;
+
+    gguf_write_str(w, "general.architecture", STR("clip"));
+    gguf_write_str(w, "general.type", STR("mmproj"));
+    gguf_write_str(w, "general.name", str_from(name));
+    gguf_write_bool(w, "clip.has_vision_encoder", true);
+    gguf_write_str(w, "clip.projector_type", STR("idefics3"));
+    gguf_write_bool(w, "clip.use_gelu", true);
+    gguf_write_u32(w, "clip.vision.image_size", s->tile);
+    gguf_write_u32(w, "clip.vision.preproc_image_size", s->longest_edge);
+    gguf_write_u32(w, "clip.vision.patch_size", s->patch);
+    gguf_write_u32(w, "clip.vision.embedding_length", s->n_cols);
+    gguf_write_u32(w, "clip.vision.feed_forward_length", s->n_ffn);
+    gguf_write_u32(w, "clip.vision.block_count", s->n_layers);
+    gguf_write_u32(w, "clip.vision.projection_dim", t->n_out);
+    gguf_write_u32(w, "clip.vision.attention.head_count", s->n_heads);
+    gguf_write_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
+    gguf_write_u32(w, "clip.vision.projector.scale_factor", s->scale);
+    gguf_write_f32s(w, "clip.vision.image_mean", half, 3);
+    gguf_write_f32s(w, "clip.vision.image_std", half, 3);
+}
+
+bool random_tower_file(const struct random_tower_shape *shape, const char *name, uint32_t n_out,
+                       uint64_t *random, const char *path, struct err *err)
+{
+    struct random_tower t = { .shape = shape, .n_out = n_out };
+    bool ok = false;
+
+    t.pool = mem_alloc_array(POOL_NUMBERS, sizeof *t.pool);
+    t.halves = mem_alloc_array(POOL_NUMBERS, sizeof *t.halves);
+    if (!t.pool || !t.halves) {
+        err_memory(err, "random weights");
+        goto cleanup;
+    }
+    for (uint32_t i = 0; i < POOL_NUMBERS; i++) {
+        t.pool[i] = random_model_draw(random);
+        t.halves[i] = quant_float_to_bf16(t.pool[i]);
+    }
+    if (!gguf_write_create(&t.w, path, err))
+        goto cleanup;
+    put_keys(&t, name);
+    put_all(&t);
+    gguf_write_begin(&t.w);
+    t.writes = true;
+    put_all(&t);
+    ok = gguf_write_commit(&t.w, err);
+cleanup:
+    gguf_write_abort(&t.w);
+    mem_free(t.pool);
+    mem_free(t.halves);
+    return ok;
+}
