@@ -2,14 +2,17 @@
 #include "ops/rope_store/rope_store_cuda.h"
 #include "ops/cuda_table.h"
 
+enum { FEW_ROWS = 16 };
+
 void rope_store_launch(struct cuda_plan *p, const struct rope_store_params *params)
 {
     u32 n_heads = params->args.n_heads + 2 * params->args.pages.n_kv_heads;
+    bool few = p->tape.max_rows <= FEW_ROWS && !p->tape.invariant;
     struct cuda_shape shape = { { (n_heads + 3) / 4, p->tape.max_rows, 1 },
                                 128,
-                                4 * 3 * params->args.pages.head_dim * (u32)sizeof(f32) };
+                                few ? 4 * 3 * params->args.pages.head_dim * (u32)sizeof(f32) : 0 };
 
-    cuda_launch_add(p, "rope_store", shape, params, sizeof *params);
+    cuda_launch_add(p, few ? "rope_store_few" : "rope_store", shape, params, sizeof *params);
 }
 
 void cuda_plan_rope_store(struct cuda_plan *p)
