@@ -15,11 +15,11 @@ struct latent_setting {
 };
 
 static const struct latent_setting settings[] = {
-    { 9, 512, 64, KV_BF16, 512, 128, QUANT_Q8_0, true, false, ROPE_ADJACENT },
-    { 4, 512, 64, KV_F16, 256, 512, QUANT_Q4_0, false, false, ROPE_ADJACENT },
+    { 5, 512, 64, KV_BF16, 512, 128, QUANT_Q8_0, true, false, ROPE_ADJACENT },
+    { 3, 512, 64, KV_F16, 256, 512, QUANT_Q4_0, false, false, ROPE_ADJACENT },
     { 5, 40, 12, KV_F32, 40, 20, QUANT_F32, true, true, ROPE_ADJACENT },
     { 3, 36, 10, KV_F16, 18, 36, QUANT_F32, false, false, ROPE_HALVES },
-    { 70, 64, 32, KV_Q8_0, 64, 64, QUANT_Q5_0, true, false, ROPE_ADJACENT },
+    { 66, 64, 32, KV_Q8_0, 64, 64, QUANT_Q5_0, true, false, ROPE_ADJACENT },
     { 1, 34, 14, KV_BF16, 34, 48, QUANT_BF16, true, false, ROPE_HALVES },
     { 12, 128, 32, KV_F32, 77, 128, QUANT_F16, false, true, ROPE_ADJACENT },
     { 9, 96, 32, KV_Q8_0, 50, 96, QUANT_Q5_1, true, true, ROPE_ADJACENT },
