@@ -299,14 +299,14 @@ static __device__ __forceinline__ void weigh_keys(struct query_room &room, struc
 }
 
 template <u32 TILES>
-static __device__ __forceinline__ void keep_sums(const struct query_room &room, struct query_sums &s)
+static __device__ __forceinline__ void rescale_sums(const struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32;
 
 #pragma unroll
     for (u32 i = 0; i < TILES; i++) {
-        f32 keep[2] = { room.keep[16 * i + lane / 4], room.keep[16 * i + lane / 4 + 8] };
-        if (__all_sync(~0u, keep[0] == 1 && keep[1] == 1))
+        f32 rescale[2] = { room.rescale[16 * i + lane / 4], room.rescale[16 * i + lane / 4 + 8] };
+        if (__all_sync(~0u, rescale[0] == 1 && rescale[1] == 1))
             continue;
 #pragma unroll
         for (u32 j = 0; j < 4; j++)
@@ -426,7 +426,7 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
         __syncthreads();
         weigh_keys<bf16>(room, s);
         __syncthreads();
-        keep_sums<TILES>(room, s);
+        rescale_sums<TILES>(room, s);
         add_values<bf16, TILES>(room, keys, s);
     }
     share_totals(room, s);
