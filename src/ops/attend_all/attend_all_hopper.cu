@@ -36,17 +36,11 @@ static __device__ __forceinline__ void wgmma(f32 (&d)[8][4], const u32 (&a)[4], 
 }
 // Registers that products read or add to are complete before the first, and what comes after waits for the
 // last.
-static __device__ __forceinline__ void settle(const u32 (&a)[4][4])
+template <u32 N> static __device__ __forceinline__ void settle(const u32 (&a)[N][4])
 {
 #pragma unroll
-    for (u32 i = 0; i < 4; i++)
+    for (u32 i = 0; i < N; i++)
         asm volatile("" ::"r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
-}
-static __device__ __forceinline__ void settle(u32 (&a)[4][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
 }
 static __device__ __forceinline__ void settle(f32 (&d)[8][4])
 {
@@ -60,13 +54,10 @@ static __device__ __forceinline__ void begin(const u32 (&a)[4][4], f32 (&d)[8][4
     settle(d);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-static __device__ __forceinline__ void commit()
+static __device__ __forceinline__ void end(f32 (&d)[8][4])
 {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-static __device__ __forceinline__ void wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+    settle(d);
 }
 
 struct wgmma_products {
@@ -79,19 +70,13 @@ struct wgmma_products {
     static __device__ __forceinline__ void clear(u32)
     {
     }
-    // Waits for the sums of the tile before as well, which ran while this tile was waited for.
-    static __device__ __forceinline__ void score(const u32 (&q)[4][4], u32 k_at, f32 (&s)[8][4],
-                                                 u32 (&weights)[4][4], f32 (&out)[8][4])
+    static __device__ __forceinline__ void score(const u32 (&q)[4][4], u32 k_at, f32 (&s)[8][4])
     {
         begin(q, s);
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
             wgmma<0>(s, q[k], tile_descriptor(k_at) + k * 2);
-        commit();
-        wait();
-        settle(s);
-        settle(weights);
-        settle(out);
+        end(s);
     }
     static __device__ __forceinline__ void sum(const u32 (&weights)[4][4], u32 v_at, f32 (&out)[8][4])
     {
@@ -99,13 +84,7 @@ struct wgmma_products {
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
             wgmma<1>(out, weights[k], tile_descriptor(v_at + k * 16 * 128));
-        commit();
-    }
-    static __device__ __forceinline__ void finish(u32 (&weights)[4][4], f32 (&out)[8][4])
-    {
-        wait();
-        settle(weights);
-        settle(out);
+        end(out);
     }
 };
 

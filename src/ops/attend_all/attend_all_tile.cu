@@ -58,8 +58,7 @@ template <u32 D> struct mma_products {
                          : "memory");
     }
     static __device__ __forceinline__ void score(const u32 (&q)[STEPS][4], u32 k_at,
-                                                 f32 (&s)[ALL_TILE_KEYS / 8][4],
-                                                 u32 (&)[ALL_TILE_KEYS / 16][4], f32 (&)[D / 8][4])
+                                                 f32 (&s)[ALL_TILE_KEYS / 8][4])
     {
         u32 lane = threadIdx.x % 32, at = k_at + place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
@@ -71,9 +70,6 @@ template <u32 D> struct mma_products {
                 mma_bf16(s[2 * n], q[k], b[0], b[1]);
                 mma_bf16(s[2 * n + 1], q[k], b[2], b[3]);
             }
-    }
-    static __device__ __forceinline__ void finish(u32 (&)[ALL_TILE_KEYS / 16][4], f32 (&)[D / 8][4])
-    {
     }
     static __device__ __forceinline__ void sum(const u32 (&weights)[ALL_TILE_KEYS / 16][4], u32 v_at,
                                                f32 (&out)[D / 8][4])

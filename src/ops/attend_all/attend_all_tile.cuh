@@ -10,7 +10,7 @@
 //              ...     |                    |    |                    |
 //                      +--------------------+    +--------------------+
 //
-// q, K and V are rows of bf16. Shared memory: K and V of four stages, filled by cp.async; PRODUCTS says how
+// q, K and V are rows of bf16. Shared memory: K and V of two stages, filled by cp.async; PRODUCTS says how
 // they lie there. Rows of several slots: a block takes the rows of each slot in turn, over that slot's keys.
 // Sums over keys go in their order, so a row's result does not depend on what else is in the step. Epilogue:
 // fp32 rows.
@@ -36,8 +36,7 @@ static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool ex
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
 }
 
-// PRODUCTS: place of a key's 16-byte word, SIDE bytes of a tile of K or V, clear, score, and sum, which may
-// run on until the next score or finish.
+// PRODUCTS: place of a key's 16-byte word, SIDE bytes of a tile of K or V, clear, score and sum.
 template <u32 D, class PRODUCTS> struct all_tile {
     static constexpr u32 STEPS = (D + 15) / 16, SIDE = PRODUCTS::SIDE;
     const struct attend_all_params &p;
@@ -45,7 +44,6 @@ template <u32 D, class PRODUCTS> struct all_tile {
     u32 q[STEPS][4];
     f32 out[D / 8][4];
     f32 row_max[2], row_sum[2]; // of rows g and g + 8
-    u32 weights[ALL_TILE_KEYS / 16][4];
 
     __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
     {
@@ -81,7 +79,7 @@ template <u32 D, class PRODUCTS> struct all_tile {
     __device__ __forceinline__ void soften(f32 (&s)[ALL_TILE_KEYS / 8][4], u32 n)
     {
         const f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
-        f32 base[2], rescale[2];
+        f32 base[2];
         if (n < ALL_TILE_KEYS)
 #pragma unroll
             for (u32 i = 0; i < ALL_TILE_KEYS / 2; i++)
@@ -95,20 +93,16 @@ template <u32 D, class PRODUCTS> struct all_tile {
                 new_max = fmaxf(new_max, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
             new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
             new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
-            rescale[which] = exp2_near((row_max[which] - new_max) * scale);
+            f32 rescale = exp2_near((row_max[which] - new_max) * scale);
             row_max[which] = new_max;
             base[which] = new_max * scale;
-        }
-        if (__any_sync(~0u, rescale[0] != 1 || rescale[1] != 1)) // seldom behind the first tiles
+            row_sum[which] *= rescale;
 #pragma unroll
-            for (u32 which = 0; which < 2; which++) {
-                row_sum[which] *= rescale[which];
-#pragma unroll
-                for (u32 i = 0; i < D / 8; i++) {
-                    out[i][2 * which] *= rescale[which];
-                    out[i][2 * which + 1] *= rescale[which];
-                }
+            for (u32 i = 0; i < D / 8; i++) {
+                out[i][2 * which] *= rescale;
+                out[i][2 * which + 1] *= rescale;
             }
+        }
 #pragma unroll
         for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
 #pragma unroll
@@ -140,8 +134,9 @@ template <u32 D, class PRODUCTS> struct all_tile {
     __device__ __forceinline__ void tile(u32 at, u32 n)
     {
         f32 s[ALL_TILE_KEYS / 8][4] = {};
+        u32 weights[ALL_TILE_KEYS / 16][4];
 
-        PRODUCTS::score(q, at, s, weights, out);
+        PRODUCTS::score(q, at, s);
         soften(s, n);
 #pragma unroll
         for (u32 i = 0; i < ALL_TILE_KEYS / 4; i++) {
@@ -164,24 +159,18 @@ template <u32 D, class PRODUCTS> struct all_tile {
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
             out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
-#pragma unroll
-        for (u32 k = 0; k < ALL_TILE_KEYS / 16; k++)
-            weights[k][0] = weights[k][1] = weights[k][2] = weights[k][3] = 0;
         fetch(keys, keys.first, 0);
-        fetch(keys, keys.first + ALL_TILE_KEYS, 1); // beyond the last key: zeros
-        for (u32 key = keys.first, stage = 0; key < keys.end; key += ALL_TILE_KEYS) {
+        for (u32 key = keys.first, stage = 0; key < keys.end; key += ALL_TILE_KEYS, stage ^= 1) {
+            fetch(keys, key + ALL_TILE_KEYS, stage ^ 1); // beyond the last: zeros
             asm volatile("cp.async.wait_group 1;" ::: "memory");
 #if __CUDA_ARCH__ >= 900
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
-            __syncthreads(); // all have this stage, and none still reads the one before the last, which is
-                             // filled
-            fetch(keys, key + 2 * ALL_TILE_KEYS, (stage + 2) % ALL_STAGES);
+            __syncthreads();
             tile(shared + stage * 2 * SIDE, keys.end - key);
-            stage = (stage + 1) % ALL_STAGES;
+            __syncthreads();
         }
         asm volatile("cp.async.wait_group 0;" ::: "memory");
-        PRODUCTS::finish(weights, out);
         __syncthreads();
         put(row, mine[0], 0);
         put(row + 8, mine[1], 1);
