@@ -350,8 +350,8 @@ static void wrong_types_are_400_in_a_whole_request(void **state)
         "\"response_format\":{}",
         "\"chat_template_kwargs\":{\"messages\":[]}",
         "\"chat_template_kwargs\":{\"bos_token\":\"x\"}",
-        "\"stop\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
-        "\"a\",\"a\"]",
+        ("\"stop\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+         "\"a\",\"a\",\"a\"]"),
     };
     char body[800];
 

@@ -100,8 +100,8 @@ static void forged_requests_are_refused(void **state)
         "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\nConnection: close\r\n\r\n",
         "BREW / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         "DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.com\r\nConnection: "
-        "close\r\n\r\n",
+        ("OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.com\r\n"
+         "Connection: close\r\n\r\n"),
     };
     struct served *s = *state;
 

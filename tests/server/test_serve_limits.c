@@ -143,8 +143,8 @@ static void what_is_left_out_ends_where_it_ends(void **state)
     static const char *const odd[] = {
         ASK ",\"x\":[\"]\",\"\\\"]\",{\"}\":\"\\\\\"}],\"n\":2}",
         ASK ",\"x\":{\"n\":7,\"messages\":[]},\"n\":2,\"y\":[[],[{}]]}",
-        "{\"x\":[],\"max_tok\\u0065ns\":1,\"m\\u0065ssages\":[{\"role\":\"user\",\"content\":\"}],[{\"}],"
-        "\"n\":2}",
+        ("{\"x\":[],\"max_tok\\u0065ns\":1,\"m\\u0065ssages\":[{\"role\":\"user\",\"content\":\"}],[{\"}],"
+         "\"n\":2}"),
     };
     int status;
 
