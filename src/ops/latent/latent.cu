@@ -1,4 +1,10 @@
-// latent.cu - latent_store, and latent_project in fp32 for few rows, odd widths and exact sums.
+// latent.cu - latent_store, and latent_project in fp32 for few rows, odd widths and exact sums; see latent.h.
+//
+//   latent_store    a block per row: norm and RoPE of the key in shared memory, then the store into its page
+//   latent_project  head h:  row 0     | l0 | l1 | ... | l31 | l0 | ...    a warp per row of a head's matrix,
+//                            row 1     ...                                 for each row of the step in turn
+//
+// No pipeline, no epilogue. The order of a sum depends on n_cols and the format alone.
 #include "device/cuda/pages.cuh"
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/latent/latent_rotate.cuh"

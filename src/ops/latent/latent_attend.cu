@@ -3,21 +3,25 @@
 // DeepSeek-AI, 2025).
 //
 // Computes   out = softmax(scale * q . K) K[:, 0:512]   for 64 queries: some rows of the step times some
-// heads, which all read the same keys. Of one row the past may be split over blocks, whose parts latent_merge
-// adds in their order.
+// heads, which all read the same keys. The past of one row may be split over blocks; latent_merge adds their
+// parts in order.
 //
-//   64 queries x 64 keys, in turns:        scores                    sums
-//        K: [4 pages][288][16] pairs    warp w: queries 16 (w % 4)   warp w: all queries,
-//        as in a page of BF16,          ..., keys 32 (w / 4) ...     dimensions 64 w ...
-//        the next tile on its way
+//                   scores: 64 x 64 keys        sums: 64 x 512 dimensions
+//                  +----------+----------+    +--------+--------+-- --+--------+
+//   64 queries,    |  warp 0  |  warp 4  |    |        |        |     |        |
+//   16 a warp of   |   ...    |   ...    |    | warp 0 | warp 1 | ... | warp 7 |
+//   the scores     |  warp 3  |  warp 7  |    |        |        |     |        |
+//                  +----------+----------+    +--------+--------+-- --+--------+
+//   K: [4 pages][288][16] pairs, as in a page of BF16
 //
-// Shared memory: queries, two tiles of keys, weights, factors. The 16-byte words of queries and weights are
-// swizzled by the row. The 16-byte words of a
-// line of 16 tokens are swizzled by bit 1 of its number, so that the fragments of both products are read
-// without bank conflicts. A pair of dimensions of two tokens is one 8-byte read for the second product: even
-// dimensions go to one tile of mma, odd ones to the next. BF16 pages are multiplied as they lie. Of F16 and
-// Q8_0, keys become pairs of fp16 on the way, and each query is scaled by a power of two, since absorbed
-// queries overflow fp16.
+// Pipeline: the next tile of keys is loaded while this one is used. Shared memory: queries, two tiles of
+// keys, weights, factors. The 16-byte words of queries and weights are swizzled by the row; those of a line
+// of 16 tokens by bit 1 of its number, so that the fragments of both products are read without bank
+// conflicts.
+// Operands: a pair of dimensions of two tokens is one 8-byte read for the second product: even dimensions go
+// to one tile of mma, odd ones to the next. BF16 pages are multiplied in place. Keys of F16 and Q8_0 become
+// pairs of fp16, and each query is scaled by a power of two, since absorbed queries overflow fp16.
+// Epilogue: fp32 rows, or partial sums with their row_max and row_sum.
 #include "device/cuda/pages.cuh"
 #include "ops/latent/latent_cuda.h"
 

@@ -1,16 +1,19 @@
-// latent_project_many.cu - latent_project on tensor cores: 64 rows of the step times 64 rows of one head's
-// matrix.
+// latent_project_many.cu - latent_project on tensor cores for many rows; see latent.h.
 //
-// Both sides become bf16 in shared memory, 32 columns at a time: fp16 would overflow in absorbed queries. The
-// order of a sum depends on n_cols alone. Widths are multiples of 32.
+// Computes   out[h] = W[h] x   for 64 rows of the step and 64 rows of one head's matrix.
+//
+//             64 rows of W[h]
+//           +------------------+
+//   64 rows |  mma.m16n8k16    |     k advances by 32 columns a step
+//   of x    +------------------+
+//
+// Pipeline: none; both sides become bf16 in shared memory, 32 columns at a time: fp16 would overflow in
+// absorbed queries. The order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/latent/latent_rotate.cuh"
 
-enum {
-    TILE = LATENT_PROJECT_TILE,
-    STEP = 32,
-    STRIDE = STEP + 8
-}; // in halves: rows of ldmatrix fall into different banks
+// STRIDE in halves: rows of ldmatrix fall into different banks.
+enum { TILE = LATENT_PROJECT_TILE, STEP = 32, STRIDE = STEP + 8 };
 
 struct project_tiles {
     __nv_bfloat16 x[TILE][STRIDE], w[TILE][STRIDE];

@@ -12,7 +12,5 @@ struct layernorm_params {
     struct packed_out packed_out;
     struct layernorm_args args;
 };
-enum {
-    LAYERNORM_THREADS = 256,
-    LAYERNORM_WARP_FOURS = 12
-}; // columns of a row that stay in a warp's registers: 32 * 4 * 12
+// LAYERNORM_WARP_FOURS: fours of columns a lane keeps in registers, for rows of up to 32 * 4 * 12 columns.
+enum { LAYERNORM_THREADS = 256, LAYERNORM_WARP_FOURS = 12 };

@@ -1,23 +1,24 @@
 // moe.cu - a layer's experts for one row of activations in one launch: router, choice, gate and up, down,
-// residual (a persistent kernel with exchanges through memory instead of launches).
+// residual (a persistent kernel with exchanges through memory in place of launches).
 //
-// Bound by reading the chosen experts' weights, and by what happens before they can be asked for.
+// Bound by reading the chosen experts' weights, and by the time until they can be requested.
 //
 //   block b: its rows of the router         -> logits --+
-//            all logits, the choice       <-------------+   everyone ranks for itself
-//            its part of gate and up        -> hidden --+   weights by bulk copies, all of them at once
+//            all logits, the choice       <-------------+   every block ranks for itself
+//            its part of gate and up        -> hidden --+   weights by bulk copies, all requested at once
 //            all hidden numbers           <-------------+
 //            its columns of down, over all slots, + in  ->  out
 //
-// grid: one block an SM, all of which run at once; block: 16 warps, one pair or column each.
-// Exchange: words in memory that is zero between launches. A word that is there is not zero: a zero goes as
-// -0. So nobody waits for a sign behind the data, and no fence is needed. Logits travel as fp32, hidden
+//   grid: one block an SM, all of which run at once; block: 16 warps, one pair or column each
+//
+// Exchange: words in memory that is zero between launches. A word that has arrived is not zero: a zero is
+// stored as -0. So there is no flag behind the data, and no fence is needed. Logits travel as fp32, hidden
 // numbers as bf16. The last block to read them makes them zero again.
 // Waiting ends only because all blocks run at once: moe_cuda.c launches no more than there are SMs, each
 // takes one, and later launches begin when all have begun.
-// Activations are int8 with a scale for each 32, packed by every block for itself; the router is fp32.
-// A column's sum is taken by one warp, lane l over blocks l, l + 32, ... of all slots' hidden numbers in a
-// row: its order depends on the shape alone.
+// Activations are int8 with a scale for each 32, packed by every block for itself; the router is fp32. A
+// column's sum is taken by one warp, lane l over blocks l, l + 32, ... of all slots' hidden numbers in a row:
+// its order depends on the shape alone.
 #include "gemm/cuda/activation.cuh"
 #include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"

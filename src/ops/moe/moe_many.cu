@@ -1,5 +1,10 @@
-// moe_many.cu - what lies around the experts' products of many rows: sorting entries by expert, packing their
-// rows, adding up the slots. See moe_many.h for the regions.
+// moe_many.cu - the kernels around the experts' products of many rows; moe_many.h has the regions.
+//
+//   moe_sort  a block per expert: lists the expert's entries in order, each expert's from a multiple of 8 on
+//   moe_pack  a block per 8 rows of all lists: normed rows as bf16 fragments, once for each entry
+//   moe_sum   a thread per 8 columns of a row: slots in order, the shared expert, the residual
+//
+// No pipelines and no tiles: bound by memory.
 #include "gemm/cuda/fragments.cuh"
 #include "ops/moe/moe_many.h"
 

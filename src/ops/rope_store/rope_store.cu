@@ -1,4 +1,9 @@
 // rope_store.cu - the operation as defined in rope_store.h: a warp takes one head of one row.
+//
+//   [q heads | k heads | v heads]  of a row: four to a block        grid: (heads / 4, rows)
+//
+// q and k are normalised and rotated in place; k and v then go to their pages. Few rows take
+// rope_store_few.cu.
 #include "device/cuda/pages.cuh"
 #include "ops/rope_store/rope_store_cuda.h"
 

@@ -1,10 +1,15 @@
 // route.cu - the router of a mixture of experts: logits in fp32, then each row's choice; see route.h.
 //
-// route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows;
-// lanes take numbers in turn, so the order of a sum depends on n_cols and the router's format alone.
-// route_logits_many: the same for many rows, on the tensor cores.
-// route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory,
-// what is taken in a bit each.
+//                       8 experts, a warp each                            64 experts, 16 a warp
+//                     +-----+-----+-- --+-----+                        +----+----+----+----+
+//   route_logits      | w0  | w1  | ... | w7  |    route_logits_many   | w0 | w2 | w4 | w6 |   32 rows,
+//   8 rows            | lanes take columns in |    on tensor cores     | w1 | w3 | w5 | w7 |   16 a warp
+//                     | turn                  |                        +----+----+----+----+
+//                     +-----------------------+
+//   route_choose      a warp per row: lane l has experts l, l + 32, ...; scores and keys in shared memory
+//
+// The order of a sum depends on n_cols and the router's format alone. route_logits_many streams columns
+// through stages of shared memory; the others have no pipeline. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/route/route.cuh"
 #include "ops/route/route_cuda.h"
