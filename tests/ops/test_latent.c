@@ -92,7 +92,7 @@ static struct latent_outcome played(struct bench *b, const struct rows *rows, co
     fill_step(b, rows);
     bench_play(b);
     o.x = mem_alloc(o.n * sizeof *o.x);
-    if (out)
+    if (out && o.n > 0)
         memcpy(o.x, out, o.n * sizeof *o.x);
     return o;
 }
