@@ -137,7 +137,9 @@ static inline struct ingot_engine_options ingot_engine_defaults(void)
     return options;
 }
 
-// Loads a model; takes seconds. Close what it returns. NULL: *error says why.
+// Loads a model; takes seconds. Close what it returns. NULL: *error says why. Sets a handler of SIGBUS, which
+// answers for the model's files alone and leaves the rest to the one before: requests on a file that is cut
+// end with INGOT_IO, and so do all that come after, until the model is opened again.
 INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options,
                                                  struct ingot_error *error);
 // The path of a model that `ingot pull` or another program has put into the Hugging Face cache of this

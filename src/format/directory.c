@@ -2,6 +2,7 @@
 #include "format/directory.h"
 #include <stdlib.h>
 #include "base/mem.h"
+#include "format/file_guard.h"
 
 struct model_file *directory_create(enum model_format format, const char *path, struct err *err)
 {
@@ -23,8 +24,11 @@ void directory_destroy(struct model_file *file)
 {
     if (!file)
         return;
-    for (size_t i = 0; i < file->n_maps; i++)
+    for (size_t i = 0; i < file->n_maps; i++) {
+        file_unguard(file->guards ? file->guards[i] : 0);
         file_map_close(&file->maps[i]);
+    }
+    mem_free(file->guards);
     mem_free(file->maps);
     mem_free(file->tensors);
     mem_free(file->metas);

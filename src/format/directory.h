@@ -51,6 +51,7 @@ struct model_file {
     struct arena *arena;
     struct arena *copies; // of tensors that a file does not align; NULL: none. At most as large as the file
     struct file_map *maps;
+    uint32_t *guards; // [n_maps] of file_guard.h; NULL: not guarded
     struct file_tensor *tensors;
     struct meta *metas;
     struct name_index *tensor_names, *meta_names; // sorted

@@ -1,6 +1,8 @@
 // model_file.c - opening by kind, lookups, and typed reading of values; see model_file.h.
 #include "format/model_file.h"
 #include <stdlib.h>
+#include "base/mem.h"
+#include "format/file_guard.h"
 #include "format/gguf.h"
 #include "format/safetensors.h"
 
@@ -16,7 +18,10 @@ static bool finish(struct model_file *file, bool ok, struct model_file **result,
     return ok;
 }
 
-bool model_file_open(struct model_file **result, const char *path, struct err *err)
+typedef bool open_folder(struct model_file *file, struct err *err);
+
+static bool open_by_kind(struct model_file **result, const char *path, open_folder *open_safetensors,
+                         struct err *err)
 {
     bool safetensors = str_ends(str_from(path), STR(".safetensors")) || file_is_directory(path);
     struct model_file *file = directory_create(safetensors ? MODEL_SAFETENSORS : MODEL_GGUF, path, err);
@@ -122,6 +127,30 @@ void model_file_forget(const struct model_file *file, const struct file_tensor *
         if (t->data >= map->at && t->data < map->at + map->bytes)
             file_map_forget(map, t->data, t->bytes);
     }
+}
+
+bool model_file_guard(struct model_file *file, struct err *err)
+{
+    if (file->guards || file->n_maps == 0)
+        return true;
+    file->guards = mem_alloc_array(file->n_maps, sizeof *file->guards);
+    if (!file->guards)
+        return err_memory(err, "a model's files");
+    for (size_t i = 0; i < file->n_maps; i++)
+        file->guards[i] = file_guard(&file->maps[i]);
+    return true;
+}
+
+bool model_file_lost(const struct model_file *file, struct err *err)
+{
+    bool lost = false;
+
+    for (size_t i = 0; file && file->guards && i < file->n_maps; i++)
+        lost |= file_guard_lost(file->guards[i]);
+    if (lost)
+        err_set(err, ERR_IO, "%s was cut short, or its disk failed, while it was in use; load it again",
+                file->path);
+    return lost;
 }
 
 // What was found, for messages.

@@ -58,9 +58,14 @@ bool model_file_open(struct model_file **file, const char *path, struct err *err
 bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name,
                             struct err *err);
 void model_file_close(struct model_file *file); // NULL is allowed
-// A tensor's data is not needed for now: gives back the memory that holds it, if it is mapped. It may still
-// be read, from the disk.
+// Drops the pages of a mapped tensor from memory; a later read takes them from the disk again.
 void model_file_forget(const struct model_file *file, const struct file_tensor *t);
+
+// From now on its files may be cut while they are in use: what is missing reads as zeros, and model_file_lost
+// is true. Without this, and where a system has no SIGBUS, the process ends as it does for others.
+bool model_file_guard(struct model_file *file, struct err *err);
+// Whether that has happened; *err says so then. Cheap enough for every step; any thread. NULL is allowed.
+bool model_file_lost(const struct model_file *file, struct err *err);
 
 enum model_format model_file_format(const struct model_file *file);
 const char *model_file_path(const struct model_file *file);

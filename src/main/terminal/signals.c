@@ -40,6 +40,7 @@ void signals_install(void)
 {
     set_handler(SIGINT, on_interrupt);
     set_handler(SIGPIPE, SIG_IGN);
+    set_handler(SIGXFSZ, SIG_IGN); // a file at its limit is an error of write()
     set_handler(SIGBUS, on_bus_error);
 }
 
