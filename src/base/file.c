@@ -78,8 +78,9 @@ bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *er
         return err_set(err, ERR_LIMIT, "%s: %lld bytes; at most %zu are read", path, (long long)info.st_size,
                        max_bytes);
     }
-    while ((n = read(fd, chunk, sizeof chunk)) > 0 && b->n + (size_t)n <= max_bytes)
-        if (!buf_append(b, chunk, (size_t)n))
+    while (((n = read(fd, chunk, sizeof chunk)) > 0 && b->n + (size_t)n <= max_bytes) ||
+           (n < 0 && errno == EINTR))
+        if (n > 0 && !buf_append(b, chunk, (size_t)n))
             break;
     int error = n < 0 ? errno : 0;
     close(fd);
@@ -91,13 +92,36 @@ bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *er
 bool file_exists(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0;
+    return stat(path, &info) == 0 || errno == EIO || errno == ENOMEM;
 }
 
 bool file_is_directory(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool file_write_all(int fd, const void *bytes, size_t n)
+{
+    const unsigned char *from = bytes;
+
+    while (n > 0) {
+        ssize_t done = write(fd, from, n);
+        if (done < 0 && errno != EINTR)
+            return false;
+        from += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+    return true;
+}
+
+bool file_sync(int fd)
+{
+    int failed;
+
+    while ((failed = fsync(fd)) != 0 && errno == EINTR)
+        ;
+    return failed == 0;
 }
 
 bool file_create(struct file_writer *w, const char *path, struct err *err)
@@ -123,15 +147,8 @@ bool file_create(struct file_writer *w, const char *path, struct err *err)
 
 static void file_flush(struct file_writer *w)
 {
-    size_t done = 0;
-
-    while (done < w->buffered && w->first.code == ERR_NONE) {
-        ssize_t n = write(w->fd, w->buffer + done, w->buffered - done);
-        if (n < 0 && errno != EINTR)
-            err_set(&w->first, ERR_IO, "%s: cannot write: %s", w->part, strerror(errno));
-        else if (n > 0)
-            done += (size_t)n;
-    }
+    if (w->first.code == ERR_NONE && !file_write_all(w->fd, w->buffer, w->buffered))
+        err_set(&w->first, ERR_IO, "%s: cannot write: %s", w->part, strerror(errno));
     w->buffered = 0;
 }
 
@@ -154,7 +171,7 @@ void file_write(struct file_writer *w, const void *bytes, size_t n)
 bool file_commit(struct file_writer *w, struct err *err)
 {
     file_flush(w);
-    if (w->first.code == ERR_NONE && (fsync(w->fd) != 0 || rename(w->part, w->path) != 0))
+    if (w->first.code == ERR_NONE && (!file_sync(w->fd) || rename(w->part, w->path) != 0))
         err_set(&w->first, ERR_IO, "%s: cannot finish: %s", w->path, strerror(errno));
     bool ok = w->first.code == ERR_NONE;
     if (!ok && err)

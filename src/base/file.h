@@ -18,6 +18,7 @@ void file_map_forget(const struct file_map *map, const void *at, size_t bytes);
 
 // Reads a whole file of at most max_bytes into b.
 bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *err);
+// Also when the system cannot tell: opening it will say why.
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 

@@ -2,10 +2,10 @@
 //
 // Eight bytes of length, a JSON object that names each tensor's type, shape and place, then the bytes. The
 // format's promises are checked, all of them: no overlap, no hole, sizes equal to shape times type, the end
-// of the last tensor is the end of the file, no name twice. Bytes are read for formats that pack numbers into
-// them. Other types that no weight has (integers, bool, double) are passed over with a line in the log; small
-// floats, which need scales this engine does not know, are refused. Which files make a model is decided in
-// safetensors_folder.c.
+// of the last tensor is the end of the file, no name twice. Bytes and words are read for formats that pack
+// numbers into them. Other types that no weight has (integers, bool, double) are passed over with a line in
+// the log; small floats, which need scales this engine does not know, are refused. Which files make a model
+// is decided in safetensors_folder.c.
 #include "format/safetensors.h"
 #include "base/log.h"
 #include "base/mem.h"

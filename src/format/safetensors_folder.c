@@ -4,6 +4,7 @@
 // index is checked against the shards both ways, and a shard is a plain name in the same folder, never a
 // path. Values: see model_file.h.
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "format/json_scan.h"
@@ -154,7 +155,7 @@ static bool see_tensor(void *owner, struct str name, struct err *err)
 
 static bool read_data(struct folder *f, struct str name, bool indexed)
 {
-    struct safetensors_visit visit = { indexed ? see_tensor : NULL, f };
+    struct safetensors_visit visit = { .tensor = indexed ? see_tensor : NULL, .owner = f };
     char path[MAX_PATH];
     struct str bytes;
 
@@ -184,14 +185,18 @@ static bool find_single(struct folder *f, struct str *name)
 
     if (!dir)
         return err_set(f->err, ERR_IO, "%s: cannot list the folder", f->path);
-    for (struct dirent *d; (d = readdir(dir));) {
+    errno = 0;
+    for (struct dirent *d; (d = readdir(dir)); errno = 0) {
         struct str found = str_from(d->d_name);
         if (!plain_name(found))
             continue;
         if (n++ == 0 || str_is(found, "model.safetensors"))
             *name = arena_str(f->file->arena, found);
     }
+    int why = errno;
     closedir(dir);
+    if (why)
+        return err_set(f->err, ERR_IO, "%s: cannot list the folder: %s", f->path, strerror(why));
     if (n == 0)
         return err_set(f->err, ERR_NOT_FOUND, "%s: no .safetensors file in this folder", f->path);
     if (n > 1 && !str_is(*name, "model.safetensors"))
@@ -237,7 +242,8 @@ static bool read_json(struct folder *f, const char *name, const char *prefix, bo
         return false;
     if (!text.at)
         return required ? err_set(f->err, ERR_NOT_FOUND,
-                                  "%s: no %s in this folder; a safetensors model needs one", f->path, name)
+                                  "%s: no %s in this folder, beside the .safetensors file, which needs one",
+                                  f->path, name)
                         : true;
     if (text.n > MAX_JSON_BYTES)
         return err_set(f->err, ERR_LIMIT, "%s/%s: %zu bytes; at most %d are read", f->path, name, text.n,
@@ -297,3 +303,4 @@ bool safetensors_open(struct model_file *file, struct err *err)
     mem_free(f);
     return ok;
 }
+

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
@@ -95,7 +96,8 @@ static bool part_read(struct blob *b, uint64_t bytes)
     if (!room)
         return err_memory(b->err, "reading a part");
     while (b->at < bytes && n > 0 && hub_job_continue(b->job)) {
-        n = pread(b->fd, room, READ_BYTES, (off_t)b->at);
+        while ((n = pread(b->fd, room, READ_BYTES, (off_t)b->at)) < 0 && errno == EINTR)
+            ;
         if (n > 0)
             hub_digest_add(b->digest, room, (size_t)n);
         b->at += n > 0 ? (uint64_t)n : 0;
@@ -231,7 +233,7 @@ static bool finish(struct blob *b, bool *wrong)
         return err_set(b->err, ERR_IO, "%.128s: the sum of what came is %s, expected %s",
                        b->job->progress.what, oid, b->file->oid);
     }
-    if (fsync(b->fd) != 0)
+    if (!file_sync(b->fd))
         return io_failed(b, "finish");
     return rename(b->part, b->path) == 0 || io_failed(b, "rename");
 }

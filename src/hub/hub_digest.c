@@ -1,5 +1,5 @@
-// hub_digest.c - see hub_digest.h. A failure of libcrypto here is a bug or an installation without these
-// algorithms, so it is a CHECK.
+// hub_digest.c - see hub_digest.h. Once a digest is open, libcrypto has its memory: a failure then is a bug,
+// so it is a CHECK.
 #include "hub/hub_digest.h"
 #include <openssl/evp.h>
 #include "base/mem.h"
@@ -19,7 +19,7 @@ struct hub_digest *hub_digest_open(const char *oid, uint64_t bytes)
     s->state = EVP_MD_CTX_new();
     s->kind = strlen(oid) == HUB_OID ? EVP_sha256() : EVP_sha1();
     s->bytes = bytes;
-    if (s->state) {
+    if (s->state && EVP_DigestInit_ex(s->state, s->kind, NULL) == 1) {
         hub_digest_restart(s);
         return s;
     }
@@ -39,7 +39,7 @@ void hub_digest_restart(struct hub_digest *s)
     char head[32];
     int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)s->bytes);
 
-    CHECK(EVP_DigestInit_ex(s->state, s->kind, NULL) == 1);
+    CHECK(EVP_DigestInit_ex(s->state, NULL, NULL) == 1);
     if (EVP_MD_get_size(s->kind) == 20) // git hashes this before the bytes, its NUL included
         hub_digest_add(s, head, (size_t)n + 1);
 }

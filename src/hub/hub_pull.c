@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/file.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_file_list.h"
 
@@ -204,11 +205,14 @@ static bool write_ref(const struct hub_job *job, const struct hub_name *name, st
         !hub_repo_path(job->hub, job->repo, "/.ingot-ref", other, err) || !hub_make_folders(path, err))
         return false;
     int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write(fd, job->commit, HUB_COMMIT) == HUB_COMMIT && fsync(fd) == 0;
+    bool ok =
+        fd >= 0 && file_write_all(fd, job->commit, HUB_COMMIT) && file_sync(fd) && rename(other, path) == 0;
+    int why = errno;
     if (fd >= 0)
         close(fd);
-    return (ok && rename(other, path) == 0) ||
-           err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (fd >= 0 && !ok)
+        (void)unlink(other);
+    return ok || err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(why));
 }
 
 // The model's first file is linked last: a model that can be found is complete.

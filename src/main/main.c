@@ -11,6 +11,7 @@
 #include "main/terminal/signals.h"
 #include "main/terminal/terminal.h"
 #include "main/version.h"
+#include "text/json_memory.h"
 
 static int (*const verb_functions[])(const struct verb_call *) = {
     verb_run,   verb_bench, verb_inspect, verb_tokenize, verb_quantize, verb_synth, verb_verify,  verb_doctor,
@@ -180,5 +181,6 @@ static int start(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signals_install();
+    json_memory_watch();
     return start(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include "server/admission.h"
 #include "server/api/api_response.h"
 #include "server/state.h"
+#include "text/json_memory.h"
 
 // ---- errors
 
@@ -47,7 +48,7 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
             x->response->format->keep_alive(x->response, &x->text);
         x->keep_alive_due = false;
         api_response_pull(x->response, &x->text, &done);
-        if (!exchange_add_chunk(x, done))
+        if (json_memory_failed() || !exchange_add_chunk(x, done))
             return EXCHANGE_BROKEN;
         if (done || x->text.n > 0)
             return done ? EXCHANGE_DONE : EXCHANGE_MORE;
@@ -55,12 +56,25 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
     return EXCHANGE_SLEEPS;
 }
 
+// What memory was missing for must not look like a shorter answer.
+static bool reply_result(struct http_exchange *x)
+{
+    json_t *reply = x->response->format->whole(x->response);
+    struct err err = { 0 };
+
+    if (!json_memory_failed() && api_response_is_whole(x->response))
+        return exchange_reply_json(x, 200, reply);
+    json_decref(reply);
+    err_memory(&err, "an answer");
+    return answer_error(x, &err);
+}
+
 static bool reply_whole(struct http_exchange *x)
 {
     const struct ingot_result *bad = api_response_error(x->response);
 
     if (!bad)
-        return exchange_reply_json(x, 200, x->response->format->whole(x->response));
+        return reply_result(x);
     if (bad->finish == INGOT_FINISH_CANCELLED)
         return exchange_reply_error(x, 503, "the server is stopping; the answer is not complete");
     struct err err = { .code = (enum err_code)bad->error.code };
@@ -84,6 +98,7 @@ static enum exchange_step go_on(struct http_exchange *x)
 {
     if (!x->response)
         return EXCHANGE_BROKEN;
+    json_memory_failed(); // what failed before is another's
     if (!x->response->request.stream)
         return go_on_whole(x);
     const char *type = x->response->format->stream_type;
@@ -128,6 +143,7 @@ static void end(struct http_exchange *x, bool whole)
     write_log(x, whole);
     metrics_answer(&x->server->model.metrics, x->status);
     api_response_end(x->response); // nothing wakes it after this
+    prefill_end(x);
 }
 
 const struct http_service answer_service = { admission_check, go_on, reply_error, end };

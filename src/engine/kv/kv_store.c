@@ -214,20 +214,6 @@ static struct head head_of(const struct sha256 *model, const struct kv_store_pag
     return h;
 }
 
-static bool write_all(int fd, const unsigned char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, bytes, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 // Not synced: the digest detects a file that a crash left half written.
 static bool write_file(const struct kv_store *s, const char *path)
 {

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "server/api/api_request.h"
 #include "server/api/api_request_scan.h"
+#include "text/json_memory.h"
 
 enum { ESCAPE_BYTES = 6, NEAR_BYTES = 24 }; // of "\ud83d"
 
@@ -117,11 +118,12 @@ static void describe_fault(struct str body, const json_error_t *where, struct er
 static json_t *parse_or_describe(struct str body, struct err *err)
 {
     json_error_t where, again;
+    json_memory_failed(); // what failed before is another's
     json_t *value = parse(body, &where);
 
     if (!value && str_find(body, STR("\\u")) != SIZE_MAX)
         value = parse_mended(body, &again);
-    if (!value && json_error_code(&where) == json_error_out_of_memory)
+    if (!value && (json_error_code(&where) == json_error_out_of_memory || json_memory_failed()))
         err_memory(err, "the body");
     else if (!value)
         describe_fault(body, &where, err);

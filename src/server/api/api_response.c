@@ -68,8 +68,7 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
 {
     const struct api_request *request = &t->request;
     const struct token_ids *prompt = &t->prompts.at[choice / request->n_per_prompt];
-    bool sees = request->pictures.n > 0;
-    struct ingot_request_options r = sees ? t->prompts.conversation.options : ingot_request_defaults();
+    struct ingot_request_options r = ingot_request_defaults();
 
     r.tokens = sees ? NULL : prompt->ids;
     r.n_tokens = sees ? 0 : prompt->n;

@@ -146,7 +146,7 @@ static struct ingot_prompt *render(const struct served_model *model, struct api_
 {
     static const struct ingot_message none;
 
-    *c = (struct prompts_conversation){ .options = ingot_request_defaults() };
+    *c = (struct template_conversation){ .options = ingot_request_defaults() };
     c->options.messages =
         &none; // an unusable template is an error of the engine before it reads the messages
     bool ok = !model->template.is_usable || write_conversation(model, request, c, err);

@@ -156,9 +156,10 @@ static void send_response(struct connection *c)
             step = EXCHANGE_BROKEN;
         x->out.n = 0;
     }
-    if (step == EXCHANGE_BROKEN)
+    if (step == EXCHANGE_BROKEN) {
+        log_line(LOG_WARN, "server", "closing a connection: out of memory for an answer");
         mark_lost(c);
-    else if (step == EXCHANGE_DONE)
+    } else if (step == EXCHANGE_DONE)
         set_phase(c, CONNECTION_FLUSH, 0);
 }
 
@@ -403,6 +404,8 @@ void connection_open(struct io_thread *io, int fd)
 
     if (room && add_connection(io, fd))
         return;
+    if (room)
+        log_line(LOG_WARN, "server", "closing a connection: out of memory for its requests");
     atomic_fetch_sub(&threads->n_connections, 1);
     close(fd);
 }

@@ -10,10 +10,16 @@
 #include "server/http/http.h"
 
 enum io_signal { SIGNAL_POSTED = -1, SIGNAL_STOP = -2 };
+enum { MORE_TRIES = 3 };
 
+// A number that is not sent leaves a client without an answer.
 static bool send_number(struct io_thread *io, int number)
 {
-    return write(io->pipe[1], &number, sizeof number) == (ssize_t)sizeof number;
+    ssize_t n = write(io->pipe[1], &number, sizeof number);
+
+    for (int tries = 0; n < 0 && errno != EAGAIN && (errno == EINTR || tries < MORE_TRIES); tries++)
+        n = write(io->pipe[1], &number, sizeof number);
+    return n == (ssize_t)sizeof number;
 }
 
 bool io_assign(struct io_threads *threads, int fd)
@@ -72,8 +78,8 @@ static void on_wakeup(int fd, short what, void *arg)
     ssize_t n;
 
     (void)what;
-    while ((n = read(fd, numbers, sizeof numbers)) > 0)
-        for (size_t i = 0; i < (size_t)n / sizeof *numbers; i++) {
+    while ((n = read(fd, numbers, sizeof numbers)) > 0 || (n < 0 && errno == EINTR))
+        for (size_t i = 0; n > 0 && i < (size_t)n / sizeof *numbers; i++) {
             if (numbers[i] >= 0)
                 connection_open(io, numbers[i]);
             io->stopping |= numbers[i] == SIGNAL_STOP;
