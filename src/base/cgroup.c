@@ -1,7 +1,9 @@
 // cgroup.c - see cgroup.h.
 //
-// Version 2 has one hierarchy, whose file cpu.max says "QUOTA PERIOD" or "max PERIOD" in microseconds.
-// Version 1 has one for processors, mounted at cpu/, with cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us.
+// Version 2 has one hierarchy, whose file cpu.max says "QUOTA PERIOD" or "max PERIOD" in microseconds, and
+// memory.max a number of bytes or "max". Version 1 has one for processors, mounted at cpu/, with
+// cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us, and one for memory with memory.limit_in_bytes, where no
+// limit is a number near 2^63.
 // A group's path is looked for from its own folder up to the mount, since each level may have a quota, and
 // since in a container the mount itself is the group.
 #include "base/cgroup.h"
@@ -9,6 +11,7 @@
 #include "base/file.h"
 
 enum { MAX_BYTES = 65536, MAX_PATH = 4096 };
+static const uint64_t NO_LIMIT = 1ull << 62;
 
 static bool add_text(const char *folder, const char *name, struct buf *text)
 {
@@ -30,8 +33,11 @@ static struct str take_until(struct str *s, char end)
     return piece;
 }
 
-// The quota of one folder in CPUs; 0: none.
-static unsigned folder_cpus(const char *folder)
+// The limit that a folder sets; 0: none.
+typedef uint64_t folder_limit(const char *folder);
+
+// In CPUs.
+static uint64_t folder_cpus(const char *folder)
 {
     struct buf text = { 0 };
     uint64_t quota = 0, period = 0;
@@ -47,25 +53,38 @@ static unsigned folder_cpus(const char *folder)
     if (!limited)
         return 0;
     uint64_t n = quota / period;
-    return n == 0 ? 1 : n > 65536 ? 65536 : (unsigned)n;
+    return n == 0 ? 1 : n > 65536 ? 65536 : n;
 }
 
-static unsigned least_of(unsigned a, unsigned b)
+static uint64_t folder_bytes(const char *folder)
+{
+    struct buf text = { 0 };
+    uint64_t bytes = 0;
+
+    if (!add_text(folder, "memory.max", &text))
+        add_text(folder, "memory.limit_in_bytes", &text);
+    struct str s = buf_as_str(&text);
+    bool limited = str_to_u64(take_until(&s, '\n'), &bytes) && bytes < NO_LIMIT;
+    buf_free(&text);
+    return limited ? bytes : 0;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
 {
     return a && (!b || a < b) ? a : b;
 }
 
-// The smallest quota of MOUNT/PATH and of the folders above it up to MOUNT.
-static unsigned path_cpus(const char *mount, struct str path)
+// The smallest limit of MOUNT/PATH and of the folders above it up to MOUNT.
+static uint64_t path_limit(const char *mount, struct str path, folder_limit *limit)
 {
     char folder[MAX_PATH];
-    unsigned least = 0;
+    uint64_t least = 0;
 
     if (strlen(mount) + path.n >= sizeof folder)
         return 0;
     snprintf(folder, sizeof folder, "%s%.*s", mount, (int)path.n, path.at);
     for (;;) {
-        least = least_of(folder_cpus(folder), least);
+        least = least_of(limit(folder), least);
         if (strlen(folder) <= strlen(mount))
             return least;
         *strrchr(folder, '/') = 0;
@@ -73,32 +92,43 @@ static unsigned path_cpus(const char *mount, struct str path)
 }
 
 // A line is ID:CONTROLLERS:PATH; version 2 names no controllers.
-static unsigned line_cpus(struct str line, const char *mount)
+static uint64_t line_limit(struct str line, const char *mount, const char *controller, folder_limit *limit)
 {
     char v1[MAX_PATH];
 
     take_until(&line, ':');
     struct str names = take_until(&line, ':');
     if (names.n == 0)
-        return path_cpus(mount, line);
-    snprintf(v1, sizeof v1, "%s/cpu", mount);
+        return path_limit(mount, line, limit);
+    snprintf(v1, sizeof v1, "%s/%s", mount, controller);
     while (names.n) {
-        if (str_is(take_until(&names, ','), "cpu"))
-            return path_cpus(v1, line);
+        if (str_is(take_until(&names, ','), controller))
+            return path_limit(v1, line, limit);
     }
     return 0;
 }
 
-unsigned cgroup_n_cpus(const char *membership, const char *mount)
+static uint64_t least_limit(const char *membership, const char *mount, const char *controller,
+                            folder_limit *limit)
 {
     struct buf text = { 0 };
-    unsigned least = 0;
+    uint64_t least = 0;
     struct err err;
 
     if (file_exists(membership) && file_read(&text, membership, MAX_BYTES, &err)) {
         for (struct str rest = buf_as_str(&text); rest.n;)
-            least = least_of(line_cpus(take_until(&rest, '\n'), mount), least);
+            least = least_of(line_limit(take_until(&rest, '\n'), mount, controller, limit), least);
     }
     buf_free(&text);
     return least;
+}
+
+unsigned cgroup_n_cpus(const char *membership, const char *mount)
+{
+    return (unsigned)least_limit(membership, mount, "cpu", folder_cpus);
+}
+
+uint64_t cgroup_memory_bytes(const char *membership, const char *mount)
+{
+    return least_limit(membership, mount, "memory", folder_bytes);
 }

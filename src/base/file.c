@@ -57,6 +57,13 @@ void file_map_forget(const struct file_map *map, const void *at, size_t bytes)
         (void)madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
+void file_map_ahead(const void *at, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)at / page * page;
+
+    (void)madvise((void *)first, (uintptr_t)at + bytes - first, MADV_WILLNEED);
+}
+
 void file_map_close(struct file_map *map)
 {
     if (map->base)

@@ -16,6 +16,12 @@ void file_map_close(struct file_map *map);
 // when touched.
 void file_map_forget(const struct file_map *map, const void *at, size_t bytes);
 
+// Has whole pages that touch [at, at + bytes) of a map read by the system, while the caller goes on.
+void file_map_ahead(const void *at, size_t bytes);
+// Whole, after interruptions too. False: errno says why.
+bool file_write_all(int fd, const void *bytes, size_t n);
+bool file_sync(int fd);
+
 // Reads a whole file of at most max_bytes into b.
 bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *err);
 // Also when the system cannot tell: opening it will say why.

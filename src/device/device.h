@@ -102,6 +102,7 @@ struct device {
     char name[16];                    // "cpu", "cuda:1"
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
+    bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);

@@ -1,4 +1,5 @@
-// test_cgroup.c - quotas of processors: both versions, groups above, and files that say nothing.
+// test_cgroup.c - quotas of processors and limits of memory: both versions, groups above, and files that say
+// nothing.
 #include "testing.h"
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -66,6 +67,33 @@ static void nonsense_is_no_quota(void **state)
     assert_int_equal(cpus("0::/n\n"), 0);
 }
 
+static uint64_t memory(const char *membership)
+{
+    char path[128];
+
+    put("membership", membership);
+    snprintf(path, sizeof path, "%s/membership", root);
+    return cgroup_memory_bytes(path, root);
+}
+
+static void the_least_memory_counts(void **state)
+{
+    (void)state;
+    put("m/g/memory.max", "max\n");
+    assert_int_equal(memory("0::/m/g\n"), 0);
+    put("m/memory.max", "3221225472\n");
+    assert_int_equal(memory("0::/m/g\n"), 3221225472);
+    put("m/g/memory.max", "1073741824\n");
+    assert_int_equal(memory("0::/m/g\n"), 1073741824);
+    put("memory/v/memory.limit_in_bytes", "9223372036854771712\n"); // no limit
+    assert_int_equal(memory("4:memory:/v\n"), 0);
+    put("memory/v/memory.limit_in_bytes", "2147483648\n");
+    assert_int_equal(memory("5:cpu:/m/g\n4:memory:/v\n"), 2147483648);
+    put("memory/v/memory.limit_in_bytes", "much\n");
+    assert_int_equal(memory("4:memory:/v\n"), 0);
+    assert_int_equal(cgroup_memory_bytes("/nowhere", root), 0);
+}
+
 static void threads_are_capped(void **state)
 {
     unsigned n = thread_count_available();
@@ -98,6 +126,7 @@ int main(void)
         cmocka_unit_test(version_2_is_read_up_to_the_mount),
         cmocka_unit_test(version_1_is_read),
         cmocka_unit_test(nonsense_is_no_quota),
+        cmocka_unit_test(the_least_memory_counts),
         cmocka_unit_test(threads_are_capped),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

@@ -5,12 +5,16 @@
 #include "device/cpu/thread_count.h"
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+#include "base/cgroup.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "device/tape_internal.h"
 
-enum { CHUNKS_PER_PART = 4, FEW_ROWS = 4, LINE = 64 };
+enum { CHUNKS_PER_PART = 4, FEW_ROWS = 4, LINE = 64, AHEAD_BYTES = 64 << 20 };
 
 struct cpu {
     struct device device;
@@ -130,6 +134,59 @@ static void play_part(const struct cpu_play *p, unsigned thread, void *local)
     }
 }
 
+// What thread 0 has asked the system to read of the file: the weights of commands before `next`, `bytes` of
+// them not used yet.
+struct ahead {
+    uint32_t next;
+    uint64_t bytes;
+};
+
+// The memory of a packed weight is the device's own.
+static void ask_ahead(void *arg, const struct weight *w, uint64_t first, uint64_t n_rows)
+{
+    struct cpu *cpu = arg;
+    uint64_t row_bytes = w->bytes / w->n_rows;
+
+    if (w->buffer.native)
+        return;
+    file_map_ahead((const unsigned char *)w->buffer.host + first * row_bytes, n_rows * row_bytes);
+    cpu->device.counters.ahead_bytes += n_rows * row_bytes;
+}
+
+static void add_bytes(void *sum, const struct weight *w, uint64_t first, uint64_t n_rows)
+{
+    (void)first;
+    *(uint64_t *)sum += w->bytes / w->n_rows * n_rows;
+}
+
+static void tell_weights(const struct command *c, cpu_tell *tell, void *arg)
+{
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (c->operands[i].weight && c->operands[i].weight->n_rows > 0)
+            tell(arg, c->operands[i].weight, 0, c->operands[i].weight->n_rows);
+}
+
+// Before a command: its own weights where they were chosen just now, and those of the commands behind it.
+static void read_ahead(const struct cpu_play *p, uint32_t index, struct cpu_call *call, struct ahead *ahead)
+{
+    const struct cpu_op *const *ops = p->cpu->options.table->ops;
+    const struct command *commands = p->tape->commands;
+    uint64_t used = 0;
+
+    call->command = &commands[index];
+    if (ops[commands[index].op]->reads)
+        ops[commands[index].op]->reads(call, ask_ahead, p->cpu);
+    else if (index < ahead->next)
+        tell_weights(&commands[index], add_bytes, &used);
+    ahead->bytes -= used;
+    ahead->next = ahead->next > index ? ahead->next : index;
+    for (; ahead->next < p->last && ahead->bytes < AHEAD_BYTES; ahead->next++)
+        if (!ops[commands[ahead->next].op]->reads) {
+            tell_weights(&commands[ahead->next], ask_ahead, p->cpu);
+            tell_weights(&commands[ahead->next], add_bytes, &ahead->bytes);
+        }
+}
+
 static void play_commands(void *arg, unsigned thread)
 {
     const struct cpu_play *p = arg;
@@ -139,6 +196,7 @@ static void play_commands(void *arg, unsigned thread)
                              .thread = thread,
                              .n_threads = p->n_threads };
     uint32_t first = p->first;
+    struct ahead ahead = { 0 };
 
     if (p->by_rows) {
         play_part(p, thread, call.local);
@@ -154,22 +212,21 @@ static void play_commands(void *arg, unsigned thread)
 static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
                      uint32_t last, struct err *err)
 {
+    struct tape *t = p.tape;
     struct cpu_tape *native = t->native;
-    struct cpu *cpu = (struct cpu *)d;
-    struct cpu_play p = { cpu, t, step->host, first, last, cpu->count.n, false };
+    const uint32_t first = p.first, last = p.last;
 
     p.by_rows = first == 0 && last == t->n_commands && row_partition_assign(&native->partition, p.step);
     if (p.by_rows) // no barriers, so all threads are worth their cost
         p.n_threads = thread_pool_size(cpu->pool);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
-    (void)err;
     for (atomic_uint *at = counters_of(cpu, native, first, 0); at < counters_of(cpu, native, last, 0); at++)
         atomic_store_explicit(at, 0, memory_order_relaxed);
     struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
     if (!p.by_rows)
         thread_count_note(&cpu->count, time, clock_ns());
-    d->counters.submissions++;
-    d->counters.commands += last - first;
+    cpu->device.counters.submissions++;
+    cpu->device.counters.commands += last - first;
     for (uint32_t i = p.by_rows ? native->partition.n_commands : first; i < last; i++)
         d->counters.barriers += t->commands[i].barrier || (p.by_rows && i == native->partition.n_commands);
     return true;
@@ -302,7 +359,8 @@ static bool cpu_weight_take(struct device *d, const struct weight_source *source
 {
     struct cpu *cpu = (struct cpu *)d;
     struct err packed = { 0 };
-    bool pack = source->use == WEIGHT_PRODUCT && !cpu->options.plain && !cpu->options.no_repack;
+    bool pack =
+        source->use == WEIGHT_PRODUCT && !cpu->options.plain && !cpu->options.no_repack && !d->uses_file;
 
     *w = (struct weight){ .bytes = source->bytes,
                           .n_rows = source->n_rows,
@@ -323,10 +381,21 @@ static bool cpu_supports(struct device *d, uint32_t op)
     return ((struct cpu *)d)->kernels[op] != NULL;
 }
 
+// How well the file was read ahead: a page that is missing when it is touched makes a thread wait.
+static void tell_reading(const struct cpu *cpu)
+{
+    struct rusage use = { 0 };
+
+    if (cpu->device.uses_file && getrusage(RUSAGE_SELF, &use) == 0)
+        log_line(LOG_INFO, "cpu", "%.2f GiB of weights were read ahead; %ld times a page was missing",
+                 (double)cpu->device.counters.ahead_bytes / (1 << 30), use.ru_majflt);
+}
+
 static void cpu_close(struct device *d)
 {
     struct cpu *cpu = (struct cpu *)d;
 
+    tell_reading(cpu);
     thread_pool_destroy(cpu->pool);
     mem_free(cpu->kernels);
     mem_free(cpu);
@@ -347,6 +416,11 @@ static void cpu_info(struct device *d, struct device_info *info)
 #else
     info->free_bytes = info->memory_bytes;
 #endif
+    uint64_t limit = cgroup_memory_bytes("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (limit && limit < info->memory_bytes)
+        info->memory_bytes = limit;
+    if (info->free_bytes > info->memory_bytes)
+        info->free_bytes = info->memory_bytes;
 }
 
 static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t features,

@@ -54,11 +54,16 @@ struct cpu_kernel {
     void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last);
 };
 
+// Tells of rows of a weight that a command will read.
+typedef void cpu_tell(void *arg, const struct weight *w, uint64_t first, uint64_t n_rows);
+
 struct cpu_op {
     const char *name;
     bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or
                   // the sequence's pages
     bool parts_are_faster; // than the plain loop, which is all there is: of CPUs the oracle alone has it
+    // Which rows of its weights a command reads, known when it begins; NULL: all of them, known before.
+    void (*reads)(const struct cpu_call *call, cpu_tell *tell, void *arg);
     struct cpu_kernel plain;
     struct cpu_choice {
         uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken

@@ -252,7 +252,18 @@ static void down_fast_run(const struct cpu_call *call, uint32_t phase, struct ti
 
 PRODUCT_KERNELS(down_fast)
 
+static void down_reads(const struct cpu_call *call, cpu_tell *tell, void *arg)
+{
+    static const uint8_t stacks[] = { EXPERTS_DOWN_DOWN };
+    const struct weight *shared = cpu_weight(call, EXPERTS_DOWN_SHARED);
+
+    experts_tell(call, EXPERTS_DOWN_IDS, stacks, 1, tell, arg);
+    if (shared)
+        tell(arg, shared, 0, shared->n_rows);
+}
+
 const struct cpu_op cpu_op_experts_down = { .name = "experts_down",
                                             .by_rows = true,
+                                            .reads = down_reads,
                                             .plain = { down_plan, down_run },
                                             .fast = { PRODUCT_CHOICES(down_fast) } };

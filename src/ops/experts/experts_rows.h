@@ -38,6 +38,22 @@ static inline void experts_count(const struct cpu_call *call, uint32_t ids_opera
     }
 }
 
+// The matrices of the experts that rows chose, and of the shared one.
+static inline void experts_tell(const struct cpu_call *call, uint32_t ids_operand, const uint8_t stacks[],
+                                uint32_t n_stacks, cpu_tell *tell, void *arg)
+{
+    const struct experts_args *args = cpu_args(call);
+    uint32_t counts[ROUTE_MAX_EXPERTS] = { 0 };
+
+    experts_count(call, ids_operand, counts);
+    for (uint32_t e = 0; e < args->n_experts; e++)
+        for (uint32_t i = 0; i < n_stacks && counts[e]; i++) {
+            const struct weight *w = cpu_weight(call, stacks[i]);
+            uint64_t n = w->n_rows / args->n_experts;
+            tell(arg, w, e * n, n);
+        }
+}
+
 // Sets the lists' places in `memory`, of experts_rows_bytes; experts_rows_fill fills them.
 static inline struct experts_rows experts_rows_in(const struct cpu_call *call, void *memory)
 {

@@ -276,6 +276,19 @@ static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile
 
 PRODUCT_KERNELS(up_fast)
 
-const struct cpu_op cpu_op_experts_up = {
-    .name = "experts_up", .by_rows = true, .plain = { up_plan, up_run }, .fast = { PRODUCT_CHOICES(up_fast) }
-};
+static void up_reads(const struct cpu_call *call, cpu_tell *tell, void *arg)
+{
+    static const uint8_t stacks[] = { EXPERTS_UP_GATE, EXPERTS_UP_UP },
+                         shared[] = { EXPERTS_UP_SHARED_GATE, EXPERTS_UP_SHARED_UP };
+
+    experts_tell(call, EXPERTS_UP_IDS, stacks, 2, tell, arg);
+    for (uint32_t i = 0; i < 2; i++)
+        if (cpu_weight(call, shared[i]))
+            tell(arg, cpu_weight(call, shared[i]), 0, cpu_weight(call, shared[i])->n_rows);
+}
+
+const struct cpu_op cpu_op_experts_up = { .name = "experts_up",
+                                          .by_rows = true,
+                                          .reads = up_reads,
+                                          .plain = { up_plan, up_run },
+                                          .fast = { PRODUCT_CHOICES(up_fast) } };
