@@ -21,7 +21,8 @@
     X(Q6_K, q6_k, with)              \
     X(IQ4_NL, iq4_nl, with)          \
     X(IQ4_XS, iq4_xs, with)          \
-    X(MXFP4, mxfp4, with)
+    X(MXFP4, mxfp4, with)            \
+    X(Q8_16, q8_16, with)
 // Of these: blocks of 32 with a scale and no minimum, and blocks of 256.
 #define QUANT_SIGNED_FORMATS(X, with) \
     X(Q4_0, q4_0, with)               \

@@ -1,5 +1,6 @@
 // quant.c - see quant.h. One table; the loops over rows are all alike, so a macro writes them.
 #include "quant/quant.h"
+#include "quant/grid_formats.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/mxfp4.h"
@@ -35,6 +36,29 @@ DECODE_ROW(q6_k, 256)
 DECODE_ROW(iq4_nl, 32)
 DECODE_ROW(iq4_xs, 256)
 DECODE_ROW(mxfp4, 32)
+DECODE_ROW(q8_16, 256)
+
+// Of the formats that no kernel multiplies: their numbers in the format that stands for them.
+#define SPREAD_ROW(format)                                          \
+    static void format##_row(const void *row, float *out, size_t n) \
+    {                                                               \
+        struct q8_16 numbers;                                       \
+        for (size_t i = 0; i < n; i += 256) {                       \
+            format##_spread(row, i, &numbers, 256);                 \
+            q8_16_decode(&numbers, out + i);                        \
+        }                                                           \
+    }
+#define SPREAD_GRID(NAME, format, unused)                                             \
+    static void format##_spread(const void *row, uint64_t first, void *out, size_t n) \
+    {                                                                                 \
+        const struct format *b = (const struct format *)row + first / 256;            \
+        struct q8_16 *to = out;                                                       \
+        for (size_t i = 0; i < n / 256; i++)                                          \
+            grid_##format##_spread(&b[i], &to[i]);                                    \
+    }                                                                                 \
+    SPREAD_ROW(format)
+QUANT_GRID_FORMATS(SPREAD_GRID, )
+
 
 static void f32_row(const void *from, float *out, size_t n)
 {
@@ -66,6 +90,14 @@ static void i32_row(const void *from, float *out, size_t n)
         out[i] = (float)v[i];
 }
 
+static void i16_row(const void *from, float *out, size_t n)
+{
+    const int16_t *v = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)v[i];
+}
+
 static void u8_row(const void *from, float *out, size_t n)
 {
     const uint8_t *v = from;
@@ -76,6 +108,7 @@ static void u8_row(const void *from, float *out, size_t n)
 
 enum { NOT_IN_GGUF = INT32_MAX };
 
+// clang-format off
 static const struct quant_info infos[N_QUANTS] = {
     [QUANT_F32] = { "F32", 0, 1, 4, f32_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_F16] = { "F16", 1, 1, 2, f16_row, { { 0, 0 }, { 0, 0 } } },
@@ -111,6 +144,7 @@ static const struct quant_info infos[N_QUANTS] = {
     [QUANT_U8] = { "U8", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } } },
 };
+// clang-format on
 
 const struct quant_info *quant_info(enum quant q)
 {

@@ -11,7 +11,7 @@
 #include "quant/formats.h"
 
 // The places of a block's halves, a scale and perhaps a second one, and their values in random weights, so
-// that values are near 0.02.
+// that values are near 0.02. Of a format whose rows have heads: usual[0] is the head.
 struct quant_halves {
     uint16_t at[2];
     float usual[2];
@@ -22,8 +22,12 @@ struct quant_info {
     uint32_t ggml_id;        // the number in a GGUF file
     uint32_t block_elements; // 1 for plain numbers
     uint32_t block_bytes;
-    void (*decode)(const void *blocks, float *out, size_t n); // n elements, a multiple of block_elements
+    // n elements, a multiple of block_elements, from a row's beginning; several rows where there are no heads
+    void (*decode)(const void *row, float *out, size_t n);
     struct quant_halves halves;
+    // Of a format that no kernel multiplies: n elements of the row, from `first` on, in the format that
+    // stands for it; else NULL. Both are multiples of block_elements.
+    void (*spread)(const void *row, uint64_t first, void *out, size_t n);
 };
 const struct quant_info *quant_info(enum quant q); // CHECKs the range
 

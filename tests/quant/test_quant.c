@@ -74,8 +74,8 @@ static void every_format_decodes_bit_exactly(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_vectors(cases[i].q, cases[i].file);
-    // F32, F16 and BF16 are checked below
-    assert_int_equal(sizeof cases / sizeof cases[0], N_WEIGHT_QUANTS - 3);
+    // F32, F16 and BF16 are checked below; Q8_16 is in no file, and checked by those spread to it
+    assert_int_equal(sizeof cases / sizeof cases[0], N_READABLE_QUANTS - 4);
 }
 
 // The value of a half by its definition, in double.
@@ -215,14 +215,16 @@ static void names_and_numbers_find_the_format(void **state)
     for (unsigned i = 0; i < N_QUANTS; i++) {
         const struct quant_info *info = quant_info((enum quant)i);
         assert_true(quant_from_name(str_from(info->name), &q) && q == i);
-        assert_int_equal(quant_from_ggml_id(info->ggml_id, &q), i != QUANT_U8); // of checkpoints alone
+        bool in_files =
+            i != QUANT_U8 && i != QUANT_I16 && i != QUANT_Q8_16; // of checkpoints and of memory alone
+        assert_true(quant_in_files((enum quant)i) == in_files);
+        assert_int_equal(quant_from_ggml_id(info->ggml_id, &q), in_files);
         assert_true(q == i);
     }
     assert_true(quant_from_name(STR("q4_k"), &q) && q == QUANT_Q4_K);
     assert_false(quant_from_name(STR("Q4_"), &q) || quant_from_name(STR("Q4_KX"), &q) ||
                  quant_from_name(STR(""), &q));
-    static const uint32_t unknown[] = { 4,  5,  9,  15, 16, 19, 22, 24,   28,        31,
-                                        33, 34, 36, 38, 40, 41, 43, 1000, UINT32_MAX };
+    static const uint32_t unknown[] = { 4, 5, 9, 15, 24, 28, 31, 33, 36, 38, 40, 41, 43, 1000, UINT32_MAX };
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         assert_false(quant_from_ggml_id(unknown[i], &q));
 }
@@ -238,6 +240,8 @@ int main(void)
         cmocka_unit_test(level_tables_and_expressions_agree),
         cmocka_unit_test(integers_and_scales_make_the_value),
         cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(heads_are_of_their_rows),
+        cmocka_unit_test(a_trellis_decodes_bit_exactly),
         cmocka_unit_test(names_and_numbers_find_the_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

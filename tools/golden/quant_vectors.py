@@ -4,10 +4,14 @@
 Needs numpy alone. Written from the descriptions of the formats (GGUF, and OCP's microscaling paper for MXFP4), by planes of
 bits instead of shifts and masks, so that it shares no mistake with src/quant. A file holds n blocks and then n * elements
 floats, little-endian. Blocks are random bits with chosen scales: both zeros, subnormals, infinities, NaN, ordinary numbers;
-the first two blocks are all zeros and all ones.
+the first two blocks are all zeros and all ones. The grids of IQ1, IQ2 and IQ3 are facts that nothing computes: they are read from
+src/quant/grids.c, and their checksum is that of ggml-common.h's tables in the same packing.
 
 Usage: quant_vectors.py FOLDER
 """
+import hashlib
+import pathlib
+import re
 import sys
 import numpy as np
 
@@ -147,6 +151,132 @@ def mxfp4(a):
         return (np.ldexp(1.0, a[:, :1].astype(np.int32) - 127) * value).astype(f32)
 
 
+GRIDS_SHA256 = "465e1cb3c689a76fe324b3877e7c9a66be673ecf034f74230c0515f9e2ecb120"
+
+
+def read_grids():
+    text = (pathlib.Path(__file__).parents[2] / "src/quant/grids.c").read_text()
+    tables = {name: np.array([int(w, 16) for w in re.findall("0x[0-9a-f]+", words)], "<u2")
+              for name, words in re.findall(r"const u16 grids_(\w+)\[\d+\] = \{(.*?)\};", text, re.S)}
+    assert hashlib.sha256(b"".join(t.tobytes() for t in tables.values())).hexdigest() == GRIDS_SHA256
+    return tables
+
+
+GRIDS = read_grids()
+
+
+def points(grid, index, width, levels):
+    """[n, k] indices -> [n, k * coordinates] levels."""
+    word = fields(GRIDS[grid].view(np.uint8).reshape(-1, 2), 1)[:, :16 // width * width]
+    level = np.array(levels, f32)[number([word[:, i::width] for i in range(width)])]
+    return level[:, :8 if width == 2 else 4][index].reshape(len(index), -1)
+
+
+TWOS, ONES = [8, 25, 43, 0], [-1, 0, 1, 2]
+XXS_LEVELS, S_LEVELS = [4, 12, 20, 28, 36, 44, 52, 62], [1, 3, 5, 7, 9, 11, 13, 15]
+
+
+def minus(plane):
+    return np.where(plane, f32(-1), f32(1))
+
+
+def with_parity(sevens):
+    """[..., 7] bits -> [n, ...] bits in eights, an even number of them set."""
+    eights = np.concatenate([sevens, sevens.sum(-1, keepdims=True) % 2], -1)
+    return eights.reshape(len(eights), -1)
+
+
+def words_of_signs(a):
+    """[n, 32] bytes: of each word, 28 bits of signs and 4 of scale."""
+    b = bits(a).reshape(len(a), 8, 32)
+    return with_parity(b[:, :, :28].reshape(len(a), 8, 4, 7)), number([b[:, :, 28 + i] for i in range(4)])
+
+
+def scaled(d, scale, q):
+    return spread(d * scale.astype(f32), q) * q
+
+
+def iq2_xxs(a):
+    pairs = a[:, 2:].reshape(-1, 8, 8)
+    signs, scale = words_of_signs(pairs[:, :, 4:].reshape(-1, 32))
+    q = points("iq2_xxs", pairs[:, :, :4].reshape(-1, 32), 2, TWOS) * minus(signs)
+    return scaled(half(a[:, :2]), (scale + 0.5) / 4, q)
+
+
+def iq2_xs(a):
+    b = bits(a[:, 2:66]).reshape(-1, 32, 16)
+    q = points("iq2_xs", number([b[:, :, i] for i in range(9)]), 2, TWOS) * minus(with_parity(b[:, :, 9:]))
+    return scaled(half(a[:, :2]), (fields(a[:, 66:], 4) + 0.5) / 4, q)
+
+
+def iq2_s(a):
+    q = points("iq2_s", a[:, 2:34] + 256 * fields(a[:, 66:74], 2), 2, TWOS) * minus(bits(a[:, 34:66]))
+    return scaled(half(a[:, :2]), (fields(a[:, 74:], 4) + 0.5) / 4, q)
+
+
+def iq3_xxs(a):
+    signs, scale = words_of_signs(a[:, 66:])
+    return scaled(half(a[:, :2]), (scale + 0.5) / 2, points("iq3_xxs", a[:, 2:66], 3, XXS_LEVELS) * minus(signs))
+
+
+def iq3_s(a):
+    q = points("iq3_s", a[:, 2:66] + 256 * bits(a[:, 66:74]).astype(np.int32), 3, S_LEVELS) * minus(bits(a[:, 74:106]))
+    return scaled(half(a[:, :2]), 1 + 2 * fields(a[:, 106:], 4), q)
+
+
+def iq1_s(a):
+    b = bits(a[:, 34:]).reshape(-1, 8, 16)
+    high = number([b[:, :, i:12:3] for i in range(3)]).reshape(-1, 32)
+    q = points("iq1", a[:, 2:34] + 256 * high, 2, ONES) + spread(minus(b[:, :, 15]) / 8, np.empty((1, 256)))
+    return scaled(half(a[:, :2]), 1 + 2 * number([b[:, :, 12 + i] for i in range(3)]), q)
+
+
+def iq1_m(a):
+    b = bits(a[:, 48:]).reshape(-1, 4, 16)
+    d = half(np.packbits(b[:, :, 12:].reshape(-1, 16), axis=1, bitorder="little"))
+    scale = number([b[:, :, i:12:3] for i in range(3)]).reshape(-1, 16)
+    high = fields(a[:, 32:48], 4)
+    q = points("iq1", a[:, :32] + 256 * (high % 8), 2, ONES) + spread(minus(high // 8) / 8, np.empty((1, 256)))
+    return scaled(d, 1 + 2 * scale, q)
+
+
+def digits(a, n):
+    """Digit n of each byte, the top digit of what is left of a fraction of 256."""
+    return (a.astype(np.int32) * 3 ** n % 256 * 3 // 256 - 1).astype(f32)
+
+
+def tq1_0(a):
+    parts = [(a[:, :32], 5), (a[:, 32:48], 5), (a[:, 48:52], 4)]
+    q = np.concatenate([digits(p, i) for p, n in parts for i in range(n)], 1)
+    return half(a[:, 52:]) * q
+
+
+def tq2_0(a):
+    return half(a[:, 64:]) * (two_bits(a[:, :64]) - 1).astype(f32)
+
+
+def trellis(index, n):
+    """[rows, k] indices -> [rows, k * n] integers: powers of the multiplier times the index, six bits of each byte added up."""
+    powers = np.array([pow(0xCBAC1FED, i + 1, 2 ** 32) for i in range(n)], np.uint64)
+    x = (index.astype(np.uint64)[:, :, None] + np.uint64(4096)) * powers % np.uint64(2 ** 32)
+    sixes = [bits(x.astype("<u4").view(np.uint8).reshape(-1, 4))[:, 8 * b:8 * b + 6] for b in range(4)]
+    total = sum(number([s[:, i] for i in range(6)]) for s in sixes) - 126
+    return total.reshape(len(index), -1)
+
+
+def nibbles_by_halves(a):
+    n = fields(a, 4)
+    return np.concatenate([n[:, ::2], n[:, 1::2]], 1)
+
+
+def of_head(a, scale, q):
+    return scaled(a[:, :4].copy().view("<f4"), scale, q.astype(f32))
+
+
+
+
+
+
 # name: decode, elements, bytes, places of the halves that scale
 FORMATS = {
     "q4_0": (q4_0, 32, 18, [0]), "q4_1": (q4_1, 32, 20, [0, 2]), "q5_0": (q5_0, 32, 22, [0]), "q5_1": (q5_1, 32, 24, [0, 2]),
@@ -154,6 +284,7 @@ FORMATS = {
     "q4_k": (q4_k, 256, 144, [0, 2]), "q5_k": (q5_k, 256, 176, [0, 2]), "q6_k": (q6_k, 256, 210, [208]),
     "iq4_nl": (iq4_nl, 32, 18, [0]), "iq4_xs": (iq4_xs, 256, 136, [0]), "mxfp4": (mxfp4, 32, 17, []),
 }
+HEADS = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
 SPECIAL = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3C00, 0xBC00]
 
 
@@ -166,7 +297,7 @@ def blocks(name, n, rng):
         d = np.where(rng.random(n) < 0.4, special, ordinary).astype("<u2")
         a[:, at:at + 2] = d.view(np.uint8).reshape(n, 2)
     a[0], a[1] = 0, 255
-    if not scales:
+    if name == "mxfp4":
         a[2:6, 0] = [0, 1, 2, 254]
     return a
 

@@ -38,10 +38,10 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_DM,      // d, m: value = d * q + m
     SCALES_BF16,    // d in bf16, which holds any power of two
     SCALES_6BIT,   // d, dmin, then 3 lines: byte i of line 0: low 4 bits of scale i and min i; line 1: of i +
-                   // 4; line 2: 2 upper bits
-                   // of scale i, scale i + 4, min i, min i + 4
+                   // 4; line 2: 2 upper bits of scale i, scale i + 4, min i, min i + 4
     SCALES_BYTE32, // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
     SCALES_BYTE16, // d, then 4 lines of int8, one for each 16 columns
+    SCALES_FLOAT16,   // d in fp32, then as SCALES_BYTE16
     SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
     // In panels that panel_wide lays out: a line of fp32 scales for each 32 columns, or 16. With DM, for each
     // two of them also a line of minimums as pairs of int16 and a line of fp32 scales of the minimums. Pairs
@@ -52,8 +52,8 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_WIDE16_DM,
 };
 
-// The layout of a block in the file: byte offsets, and words of the integers' lower bits (q) and upper bits
-// (high), where they are whole words.
+// The layout of a block in the file: byte offsets, and whole words of the integers' lower bits (q) and upper
+// bits (high).
 struct panel_fields {
     uint32_t d, m, scales, q, high, n_q, n_high;
 };
@@ -91,13 +91,14 @@ static const struct panel_shape panel_shapes[N_WEIGHT_QUANTS] = {
     [QUANT_IQ4_NL] = { PLANES_IQ4,   SCALES_D,         7, 32,  64,  512, { .q = 2, .n_q = 4 } },
     [QUANT_IQ4_XS] = { PLANES_IQ4,   SCALES_BYTE32,    7, 256, 320, 512, { .scales = 0, .q = 8, .n_q = 32 } },
     [QUANT_MXFP4]  = { PLANES_MXFP4, SCALES_BF16,      4, 32,  64,  512, { .q = 1, .n_q = 4 } },
+    [QUANT_Q8_16]  = { PLANES_8,     SCALES_FLOAT16,   7, 256, 640, 1024, { .scales = 4, .q = 20, .n_q = 64 } },
 };
 // clang-format on
 
 // Whether there is a scale for each 16 columns; whether there are minimums.
 static inline bool panel_by_16(enum panel_scales s)
 {
-    return s == SCALES_BYTE16 || s == SCALES_NIBBLES16 || s == SCALES_WIDE16 || s == SCALES_WIDE16_DM;
+    return (s >= SCALES_BYTE16 && s <= SCALES_NIBBLES16) || s == SCALES_WIDE16 || s == SCALES_WIDE16_DM;
 }
 static inline bool panel_has_mins(enum panel_scales s)
 {

@@ -39,7 +39,7 @@ INLINE void pack_halves(const struct pack_rows *rows, uint32_t offset, unsigned 
     LANES memcpy(to + 2 * r, rows->at[r] + offset, 2);
 }
 
-enum { MAX_WORDS = 48 };
+enum { MAX_WORDS = 64 };
 
 // Spreads 4 bits over 4 bytes.
 INLINE uint32_t spread_bits(uint32_t four)
@@ -68,7 +68,7 @@ INLINE void take_integers(const word_line *words, const enum quant Q, uint32_t j
 
     if (planes == PLANES_8) {
         for (uint32_t g = 0; g < 8; g++)
-            LANES q[g][r] = words[g][r] ^ 0x80808080u;
+            LANES q[g][r] = words[j * 8 + g][r] ^ 0x80808080u;
     } else if (Q == QUANT_Q4_K || Q == QUANT_Q5_K) { // 32 bytes hold two sub-blocks
         for (uint32_t g = 0; g < 8; g++)
             LANES q[g][r] = words[j / 2 * 8 + g][r] >> j % 2 * 4 & nibbles;
@@ -178,6 +178,11 @@ INLINE void put_scales(const struct pack_rows *rows, const enum quant Q, unsigne
             uint16_t d = quant_float_to_bf16(mxfp4_scale(rows->at[r][0])); // a power of two: exact
             memcpy(header + 2 * r, &d, 2);
         }
+        return;
+    }
+    if (scales == SCALES_FLOAT16) {
+        LANES memcpy(header + 4 * r, rows->at[r] + f.d, 4);
+        transpose(rows, f.scales, 4, (word_line *)(void *)(header + 128));
         return;
     }
     pack_halves(rows, f.d, header);

@@ -112,5 +112,9 @@ QUANT_BLOCK_FORMATS(INT_TILES, MADD)
 QUANT_BLOCK_FORMATS(INT_TILES, VNNI)
 QUANT_FORMATS(EXACT_TILES, EXACT)
 
-const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD), product_avx_vnni = PRODUCT_KERNELS(VNNI);
+#include "gemm/cpu/tile_file.h"
+
+#define FROM_FILE .file = product_file_tiles, .file_rows = TILE_ROWS
+const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD, FROM_FILE),
+                             product_avx_vnni = PRODUCT_KERNELS(VNNI, FROM_FILE);
 #endif

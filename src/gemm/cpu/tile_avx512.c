@@ -124,11 +124,16 @@ INLINE struct avx512_scale scale_6bit(const unsigned char *header, uint32_t sub,
                                                    zero) };
 }
 
+INLINE __m512 signed_byte(const unsigned char *lines, uint32_t index, int h)
+{
+    __m512i bits =
+        _mm512_sll_epi32(line(lines, (int)(index / 4), h), _mm_cvtsi32_si128((int)(24 - index % 4 * 8)));
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24));
+}
+
 INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
 {
-    __m512i bits = _mm512_sll_epi32(line(header + 64, (int)(index / 4), h),
-                                    _mm_cvtsi32_si128((int)(24 - index % 4 * 8)));
-    return _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24)));
+    return _mm512_mul_ps(halves_to_float(header, h), signed_byte(header + 64, index, h));
 }
 
 // Rows 16h.. and sub-block `sub`; in formats with a scale for each 16 columns, its first or second 16.
@@ -144,6 +149,11 @@ INLINE struct avx512_scale scale_of(const unsigned char *header, const enum pane
         return (struct avx512_scale){ scale_signed(header, sub, h), zero };
     if (scales == SCALES_BYTE16)
         return (struct avx512_scale){ scale_signed(header, 2 * sub + (uint32_t)half, h), zero };
+    if (scales == SCALES_FLOAT16) {
+        __m512 d = _mm512_load_ps((const float *)(const void *)header + 16 * h);
+        d = _mm512_mul_ps(d, signed_byte(header + 128, 2 * sub + (uint32_t)half, h));
+        return (struct avx512_scale){ d, zero };
+    }
     if (scales == SCALES_NIBBLES16) {
         __m512i bits = scale_byte(header + 128, 2 * sub + (uint32_t)half, h);
         __m512 s = _mm512_cvtepi32_ps(_mm512_and_si512(bits, low));
@@ -587,7 +597,7 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
 QUANT_BLOCK_FORMATS(INT_TILES, )
 WIDE_TILES(Q2_K)
 WIDE_TILES(Q4_K) // covers Q5_K, whose wide layout is the same
-WIDE_TILES(Q6_K) // covers Q3_K
+WIDE_TILES(Q6_K) // covers Q3_K and Q8_16
 WIDE_TILES(IQ4_XS)
 QUANT_FORMATS(EXACT_TILES, )
 
@@ -774,7 +784,7 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q, name, with) [QUANT_##Q] = exact_##Q,
 #define WIDE                                                                                                \
     [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
-    [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS
+    [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS, [QUANT_Q8_16] = wide_Q6_K
 #define AMX_ENTRY(Q, name, with) [QUANT_##Q] = amx_tiles,
 #define COMMON                                                                                  \
     .integer = { QUANT_BLOCK_FORMATS(INT_ENTRY, ) }, .exact = { QUANT_FORMATS(EXACT_ENTRY, ) }, \

@@ -126,6 +126,6 @@ QUANT_BLOCK_FORMATS(INT_TILES, SDOT)
 QUANT_BLOCK_FORMATS(INT_TILES, SMMLA)
 QUANT_FORMATS(EXACT_TILES, EXACT)
 
-const struct product_kernels product_neon = PRODUCT_KERNELS(PLAIN), product_sdot = PRODUCT_KERNELS(SDOT),
-                             product_smmla = PRODUCT_KERNELS(SMMLA);
+const struct product_kernels product_neon = PRODUCT_KERNELS(PLAIN, ), product_sdot = PRODUCT_KERNELS(SDOT, ),
+                             product_smmla = PRODUCT_KERNELS(SMMLA, );
 #endif

@@ -137,10 +137,14 @@ VEC_INLINE struct tile_scale scale_6bit(const unsigned char *header, uint32_t su
     return scale_with_min(header, (bits & 15) | (top << 4 & 48), (bits >> 4 & 15) | (top & 48), v);
 }
 
+VEC_INLINE vf signed_byte(const unsigned char *lines, uint32_t index, int v)
+{
+    return to_float(line(lines, (int)(index / 4), v) << (int)(24 - index % 4 * 8) >> 24);
+}
+
 VEC_INLINE vf scale_signed(const unsigned char *header, uint32_t unit, int v)
 {
-    return vf_mul(halves_to_float(header, v),
-                  to_float(line(header + 64, (int)(unit / 4), v) << (int)(24 - unit % 4 * 8) >> 24));
+    return vf_mul(halves_to_float(header, v), signed_byte(header + 64, unit, v));
 }
 
 // unit: the index in the block of the 32 columns, or 16, that have one scale.
@@ -153,6 +157,10 @@ VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum pa
         return scale_6bit(header, unit, v);
     if (scales == SCALES_BYTE32 || scales == SCALES_BYTE16)
         return (struct tile_scale){ scale_signed(header, unit, v), zero };
+    if (scales == SCALES_FLOAT16) {
+        vf d = vf_load((const float *)(const void *)header + v * VF);
+        return (struct tile_scale){ vf_mul(d, signed_byte(header + 128, unit, v)), zero };
+    }
     if (scales == SCALES_NIBBLES16) {
         vi bits = scale_byte(header + 128, unit, v);
         return scale_with_min(header, bits & 15, bits >> 4 & 15, v);
@@ -476,9 +484,9 @@ SIMD static void store(const struct product_store *s)
 #define INT_TILES(Q, name, kind)   TILES(kind, Q, TILE_INT)
 #define EXACT_TILES(Q, name, kind) TILES(kind, Q, TILE_EXACT)
 #define ENTRY(Q, name, kind)       [QUANT_##Q] = kind##_##Q,
-#define PRODUCT_KERNELS(kind)                                                                      \
+#define PRODUCT_KERNELS(kind, from_file)                                                           \
     {                                                                                              \
         .integer = { QUANT_BLOCK_FORMATS(ENTRY, kind) }, .exact = { QUANT_FORMATS(ENTRY, EXACT) }, \
         .integer_rows = TILE_ROWS, .exact_rows = TILE_ROWS, .quantise = quantise,                  \
-        .quantise_super = quantise_super, .store = store, .pack = VEC(pack)                        \
+        .quantise_super = quantise_super, .store = store, .pack = VEC(pack), from_file             \
     }

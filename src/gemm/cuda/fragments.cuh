@@ -78,7 +78,7 @@ static __device__ __forceinline__ void strip_prepare(struct prepared<F> &p, cons
         for (u32 i = 0; i < 4; i++)
             p.q[i] = s.q[i];
     } else {
-        constexpr bool is_signed = F == QUANT_Q8_0 || layout_has_table(F);
+        constexpr bool is_signed = layout_has_bytes(F) || layout_has_table(F);
         constexpr u32 zero = is_signed ? 128 : layout_zero(F);
         f32 scale[2], offset[2];
         unpack_ints<F>(s.block, p.q);

@@ -82,7 +82,7 @@ static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bi
 static constexpr __device__ bool shares_scales(u32 format)
 {
     return format == QUANT_Q3_K || format == QUANT_Q4_K || format == QUANT_Q5_K || format == QUANT_Q6_K ||
-           format == QUANT_IQ4_XS;
+           format == QUANT_IQ4_XS || format == QUANT_Q8_16;
 }
 // A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: the operands of mma,
 // and the scales of rows g and g + 8.
@@ -155,7 +155,7 @@ template <u32 F> struct weights_64 {
     {
         u32 t = threadIdx.x & 3;
 
-        if (F == QUANT_Q8_0) {
+        if (layout_has_bytes(F)) {
             const int *q = (const int *)(row.quants + block * 32) + t;
             low = q[0];
             high = q[4];

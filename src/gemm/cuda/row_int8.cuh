@@ -56,7 +56,7 @@ static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, 
 
 static constexpr __device__ bool has_halves(u32 format) // a scale for each 16
 {
-    return format == QUANT_Q2_K || format == QUANT_Q3_K || format == QUANT_Q6_K;
+    return format == QUANT_Q2_K || format == QUANT_Q3_K || format == QUANT_Q6_K || format == QUANT_Q8_16;
 }
 static constexpr __device__ bool has_minimum(u32 format)
 {

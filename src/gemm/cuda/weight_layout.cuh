@@ -5,7 +5,7 @@
 #include "gemm/cuda/weight_layout.h"
 
 template <u32 F> struct packed { // as loaded
-    uint4 q[F == QUANT_Q8_0 ? 2 : 1];
+    uint4 q[layout_has_bytes(F) ? 2 : 1];
     u32 high[2];
     u32 scale, delta;
     u32 second; // of Q3_K: the second block of its unit
@@ -79,8 +79,8 @@ static __device__ __forceinline__ struct packed<F> block_at(const struct plane_p
 
     r.second = at % 2;
     r.q[0] = F == QUANT_Q2_K ? load_twos<ONCE>(q) : load_quants<ONCE>(q);
-    if (F == QUANT_Q8_0)
-        r.q[F == QUANT_Q8_0] = load_quants<ONCE>(q + 16);
+    if (layout_has_bytes(F))
+        r.q[layout_has_bytes(F)] = load_quants<ONCE>(q + 16);
     high_at<F>(p, at, r);
     scales_at<F>(p, at, r);
     return r;
@@ -108,6 +108,10 @@ static __device__ __forceinline__ f32
 half_of(u32 bits)
 {
     return __half2float(__ushort_as_half((unsigned short)bits));
+}
+template <u32 F> static __device__ __forceinline__ f32 delta_of(u32 bits)
+{
+    return F == QUANT_Q8_16 ? __uint_as_float(bits) : half_of(bits);
 }
 static __device__ __forceinline__ f32 signed_byte(u32 word, u32 byte)
 {
@@ -177,8 +181,8 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
 {
     const u32 w[4] = { r.q[0].x, r.q[0].y, r.q[0].z, r.q[0].w };
 
-    if (F == QUANT_Q8_0) {
-        const uint4 &second = r.q[F == QUANT_Q8_0];
+    if (layout_has_bytes(F)) {
+        const uint4 &second = r.q[layout_has_bytes(F)];
         q[0] = w[0], q[1] = w[1], q[2] = w[2], q[3] = w[3];
         q[4] = second.x, q[5] = second.y, q[6] = second.z, q[7] = second.w;
         return;
@@ -208,7 +212,7 @@ static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, 
         offset[0] = offset[1] = half_of(r.scale >> 16);
     if (!layout_has_super_blocks(F))
         return;
-    d = half_of(r.delta);
+    d = delta_of<F>(r.delta);
     if (F == QUANT_Q4_K || F == QUANT_Q5_K) {
         scale[0] = scale[1] = d * (f32)(r.scale & 255);
         offset[0] = offset[1] = -half_of(r.delta >> 16) * (f32)(r.scale >> 8);
@@ -219,7 +223,7 @@ static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, 
             u32 byte = r.scale >> 8 * h & 255;
             scale[h] = F == QUANT_Q2_K ? d * (f32)(byte & 15) : d * signed_byte(r.scale, h);
             offset[h] = F == QUANT_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4)
-                                        : scale[h] * (F == QUANT_Q6_K ? -32.0f : -4.0f);
+                                        : scale[h] * -(f32)layout_zero(F);
         }
     }
 }

@@ -16,7 +16,7 @@
 //           with a word each find theirs at the same places
 //   scales  of each 32: a half, two halves, or (MXFP4) a bf16; or of each 256: sixteen bytes, integer scales,
 //           each followed by its minimum, or (IQ4_XS) eight bytes without minimums
-//   deltas  of each 256: two halves, which multiply the integers
+//   deltas  of each 256: two halves, or (Q8_16) a float, which multiply the integers
 // value = scale * q + offset; no value is changed. Plain numbers stay as in the file.
 #pragma once
 #include "base/lang.h"
@@ -41,17 +41,21 @@ STATIC_ASSERT(sizeof(struct weight_planes) == 48);
 
 SHARED_CONSTANT u32 layout_has_super_blocks(u32 format) // of 256
 {
-    return (format >= QUANT_Q2_K && format <= QUANT_Q6_K) || format == QUANT_IQ4_XS;
+    return (format >= QUANT_Q2_K && format <= QUANT_Q6_K) || format == QUANT_IQ4_XS || format == QUANT_Q8_16;
 }
 SHARED_CONSTANT u32 layout_has_table(u32 format) // quants are indices into a table
 {
     return format == QUANT_IQ4_NL || format == QUANT_IQ4_XS || format == QUANT_MXFP4;
 }
+SHARED_CONSTANT u32 layout_has_bytes(u32 format) // quants are int8
+{
+    return format == QUANT_Q8_0 || format == QUANT_Q8_16;
+}
 SHARED_CONSTANT u64 layout_quants_bytes(u32 format, u32 n_cols) // of a row
 {
     return format == QUANT_F32                            ? (u64)n_cols * 4
            : format == QUANT_F16 || format == QUANT_BF16  ? (u64)n_cols * 2
-           : format == QUANT_Q8_0                         ? n_cols
+           : layout_has_bytes(format)                     ? n_cols
            : format == QUANT_Q2_K || format == QUANT_Q3_K ? n_cols / 4
                                                           : n_cols / 2;
 }

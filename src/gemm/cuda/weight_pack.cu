@@ -16,6 +16,7 @@
 #include "quant/q5_k.h"
 #include "quant/q6_k.h"
 #include "quant/q8_0.h"
+#include "quant/q8_16.h"
 
 // The destination of block `at` (of 32 elements) of the matrix.
 struct destination {
@@ -172,6 +173,20 @@ static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 
     put_half(d.deltas + block * 4 + 2, delta_min);
 }
 
+// Larger than the others: read in place, which is at a multiple of four.
+static __device__ void pack_bytes(const struct pack_params &p, u64 at)
+{
+    const struct q8_16 *b = (const struct q8_16 *)p.from + at;
+    u32 per_row = p.to.n_cols / 256, block = at % per_row;
+    struct destination d = find(p.to, at / per_row, block * 8);
+
+    for (u32 i = 0; i < 256; i++)
+        d.quants[i] = (u8)b->q[i];
+    for (u32 i = 0; i < 16; i++)
+        d.scales[block * 16 + i] = (u8)b->scales[i];
+    *(f32 *)(d.deltas + block * 4) = b->d;
+}
+
 static __device__ void pack_super(const struct pack_params &p, u64 at)
 {
     i8 q[256];
@@ -231,7 +246,9 @@ extern "C" __global__ void pack_weight_layout(struct pack_params p)
 
     if (at >= p.n_blocks)
         return;
-    if (layout_has_super_blocks(p.to.format))
+    if (p.to.format == QUANT_Q8_16)
+        pack_bytes(p, at);
+    else if (layout_has_super_blocks(p.to.format))
         pack_super(p, at);
     else
         pack_small(p, at);
