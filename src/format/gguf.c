@@ -252,10 +252,8 @@ static const char *foreign_type(uint64_t id)
         uint32_t id;
         const char *name;
     } types[] = {
-        { 9, "Q8_1" },   { 15, "Q8_K" },  { 16, "IQ2_XXS" }, { 17, "IQ2_XS" }, { 18, "IQ3_XXS" },
-        { 19, "IQ1_S" }, { 21, "IQ3_S" }, { 22, "IQ2_S" },   { 24, "I8" },     { 25, "I16" },
-        { 27, "I64" },   { 28, "F64" },   { 29, "IQ1_M" },   { 34, "TQ1_0" },  { 35, "TQ2_0" },
-        { 40, "NVFP4" }, { 41, "Q1_0" },  { 42, "Q2_0" },
+        { 9, "Q8_1" }, { 15, "Q8_K" },  { 24, "I8" },   { 25, "I16" },  { 27, "I64" },
+        { 28, "F64" }, { 40, "NVFP4" }, { 41, "Q1_0" }, { 42, "Q2_0" },
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (types[i].id == id)
@@ -306,7 +304,7 @@ static bool take_format(struct gguf_image *image, struct file_tensor *t)
         return err_set(r->err, ERR_INPUT,
                        "tensor '%.*s' has rows of %llu elements; %s needs a multiple of %u", STR_ARG(t->name),
                        (unsigned long long)n_cols, info->name, info->block_elements);
-    if (!quant_bytes(t->format, t->bytes, &t->bytes))
+    if (!quant_bytes(t->format, t->bytes / n_cols, n_cols, &t->bytes))
         return err_set(r->err, ERR_INPUT, "tensor '%.*s' is larger than 2^64 bytes", STR_ARG(t->name));
     return true;
 }

@@ -151,7 +151,7 @@ void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format
     put_u32(&w->infos, n_dims);
     for (uint32_t i = n_dims; i-- > 0; n *= dims[i])
         put_u64(&w->infos, dims[i]);
-    CHECK(quant_bytes(format, n, &bytes) && dims[n_dims - 1] % quant_info(format)->block_elements == 0);
+    CHECK(quant_bytes(format, n / dims[n_dims - 1], dims[n_dims - 1], &bytes));
     put_u32(&w->infos, quant_info(format)->ggml_id);
     put_u64(&w->infos, w->data_bytes);
     if (w->n_tensors == w->ends_capacity) {

@@ -3,6 +3,7 @@
 #include "quant/grid_formats.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
+#include "quant/kt_formats.h"
 #include "quant/mxfp4.h"
 #include "quant/q2_k.h"
 #include "quant/q3_k.h"
@@ -59,6 +60,19 @@ DECODE_ROW(q8_16, 256)
     SPREAD_ROW(format)
 QUANT_GRID_FORMATS(SPREAD_GRID, )
 
+#define SPREAD_KT(NAME, format, unused)                                                               \
+    static void format##_spread(const void *row, uint64_t first, void *out, size_t n)                 \
+    {                                                                                                 \
+        const unsigned char *head = row;                                                              \
+        const struct format *b = (const struct format *)(const void *)(head + KT_HEAD) + first / 256; \
+        struct q8_16 *to = out;                                                                       \
+        for (size_t i = 0; i < n / 256; i++) {                                                        \
+            memcpy(&to[i].d, head, KT_HEAD);                                                          \
+            kt_##format##_spread(&b[i], &to[i]);                                                      \
+        }                                                                                             \
+    }                                                                                                 \
+    SPREAD_ROW(format)
+QUANT_KT_FORMATS(SPREAD_KT, )
 
 static void f32_row(const void *from, float *out, size_t n)
 {
@@ -110,39 +124,39 @@ enum { NOT_IN_GGUF = INT32_MAX };
 
 // clang-format off
 static const struct quant_info infos[N_QUANTS] = {
-    [QUANT_F32] = { "F32", 0, 1, 4, f32_row, { { 0, 0 }, { 0, 0 } } },
-    [QUANT_F16] = { "F16", 1, 1, 2, f16_row, { { 0, 0 }, { 0, 0 } } },
-    [QUANT_BF16] = { "BF16", 30, 1, 2, bf16_row, { { 0, 0 }, { 0, 0 } } },
-    [QUANT_Q4_0] = { "Q4_0", 2, 32, sizeof(struct q4_0), q4_0_row, { { 0, 0 }, { 0.004f, 0.004f } } },
-    [QUANT_Q4_1] = { "Q4_1", 3, 32, sizeof(struct q4_1), q4_1_row, { { 0, 2 }, { 0.004f, -0.03f } } },
-    [QUANT_Q5_0] = { "Q5_0", 6, 32, sizeof(struct q5_0), q5_0_row, { { 0, 0 }, { 0.002f, 0.002f } } },
-    [QUANT_Q5_1] = { "Q5_1", 7, 32, sizeof(struct q5_1), q5_1_row, { { 0, 2 }, { 0.002f, -0.03f } } },
-    [QUANT_Q8_0] = { "Q8_0", 8, 32, sizeof(struct q8_0), q8_0_row, { { 0, 0 }, { 0.0003f, 0.0003f } } },
-    [QUANT_Q2_K] = { "Q2_K", 10, 256, sizeof(struct q2_k), q2_k_row, { { 80, 82 }, { 0.002f, 0.003f } } },
-    [QUANT_Q3_K] = { "Q3_K", 11, 256, sizeof(struct q3_k), q3_k_row, { { 108, 108 }, { 0.0005f, 0.0005f } } },
-    [QUANT_Q4_K] = { "Q4_K", 12, 256, sizeof(struct q4_k), q4_k_row, { { 0, 2 }, { 0.0001f, 0.0001f } } },
-    [QUANT_Q5_K] = { "Q5_K", 13, 256, sizeof(struct q5_k), q5_k_row, { { 0, 2 }, { 0.00005f, 0.0001f } } },
-    [QUANT_Q6_K] = { "Q6_K",
-                     14,
-                     256,
-                     sizeof(struct q6_k),
-                     q6_k_row,
-                     { { 208, 208 }, { 0.00002f, 0.00002f } } },
-    [QUANT_IQ4_NL] = { "IQ4_NL",
-                       20,
-                       32,
-                       sizeof(struct iq4_nl),
-                       iq4_nl_row,
-                       { { 0, 0 }, { 0.0003f, 0.0003f } } },
-    [QUANT_IQ4_XS] = { "IQ4_XS",
-                       23,
-                       256,
-                       sizeof(struct iq4_xs),
-                       iq4_xs_row,
-                       { { 0, 0 }, { 0.00002f, 0.00002f } } },
-    [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row, { { 0, 0 }, { 0, 0 } } },
-    [QUANT_U8] = { "U8", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } } },
-    [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } } },
+    [QUANT_F32] = { "F32", 0, 1, 4, f32_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_F16] = { "F16", 1, 1, 2, f16_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_BF16] = { "BF16", 30, 1, 2, bf16_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_Q4_0] = { "Q4_0", 2, 32, sizeof(struct q4_0), q4_0_row, { { 0, 0 }, { 0.004f, 0.004f } }, NULL, 0 },
+    [QUANT_Q4_1] = { "Q4_1", 3, 32, sizeof(struct q4_1), q4_1_row, { { 0, 2 }, { 0.004f, -0.03f } }, NULL, 0 },
+    [QUANT_Q5_0] = { "Q5_0", 6, 32, sizeof(struct q5_0), q5_0_row, { { 0, 0 }, { 0.002f, 0.002f } }, NULL, 0 },
+    [QUANT_Q5_1] = { "Q5_1", 7, 32, sizeof(struct q5_1), q5_1_row, { { 0, 2 }, { 0.002f, -0.03f } }, NULL, 0 },
+    [QUANT_Q8_0] = { "Q8_0", 8, 32, sizeof(struct q8_0), q8_0_row, { { 0, 0 }, { 0.0003f, 0.0003f } }, NULL, 0 },
+    [QUANT_Q2_K] = { "Q2_K", 10, 256, sizeof(struct q2_k), q2_k_row, { { 80, 82 }, { 0.002f, 0.003f } }, NULL, 0 },
+    [QUANT_Q3_K] = { "Q3_K", 11, 256, sizeof(struct q3_k), q3_k_row, { { 108, 108 }, { 0.0005f, 0.0005f } }, NULL, 0 },
+    [QUANT_Q4_K] = { "Q4_K", 12, 256, sizeof(struct q4_k), q4_k_row, { { 0, 2 }, { 0.0001f, 0.0001f } }, NULL, 0 },
+    [QUANT_Q5_K] = { "Q5_K", 13, 256, sizeof(struct q5_k), q5_k_row, { { 0, 2 }, { 0.00005f, 0.0001f } }, NULL, 0 },
+    [QUANT_Q6_K] = { "Q6_K", 14, 256, sizeof(struct q6_k), q6_k_row, { { 208, 208 }, { 0.00002f, 0.00002f } }, NULL, 0 },
+    [QUANT_IQ4_NL] = { "IQ4_NL", 20, 32, sizeof(struct iq4_nl), iq4_nl_row, { { 0, 0 }, { 0.0003f, 0.0003f } }, NULL, 0 },
+    [QUANT_IQ4_XS] = { "IQ4_XS", 23, 256, sizeof(struct iq4_xs), iq4_xs_row, { { 0, 0 }, { 0.00002f, 0.00002f } }, NULL, 0 },
+    [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_Q8_16] = { "Q8_16", NOT_IN_GGUF, 256, sizeof(struct q8_16), q8_16_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_IQ2_XXS] = { "IQ2_XXS", 16, 256, sizeof(struct iq2_xxs), iq2_xxs_row, { { 0, 0 }, { 0.0003f, 0.0003f } }, iq2_xxs_spread, 0 },
+    [QUANT_IQ2_XS] = { "IQ2_XS", 17, 256, sizeof(struct iq2_xs), iq2_xs_row, { { 0, 0 }, { 0.0003f, 0.0003f } }, iq2_xs_spread, 0 },
+    [QUANT_IQ3_XXS] = { "IQ3_XXS", 18, 256, sizeof(struct iq3_xxs), iq3_xxs_row, { { 0, 0 }, { 0.0001f, 0.0001f } }, iq3_xxs_spread, 0 },
+    [QUANT_IQ1_S] = { "IQ1_S", 19, 256, sizeof(struct iq1_s), iq1_s_row, { { 0, 0 }, { 0.003f, 0.003f } }, iq1_s_spread, 0 },
+    [QUANT_IQ3_S] = { "IQ3_S", 21, 256, sizeof(struct iq3_s), iq3_s_row, { { 0, 0 }, { 0.0001f, 0.0001f } }, iq3_s_spread, 0 },
+    [QUANT_IQ2_S] = { "IQ2_S", 22, 256, sizeof(struct iq2_s), iq2_s_row, { { 0, 0 }, { 0.0003f, 0.0003f } }, iq2_s_spread, 0 },
+    [QUANT_IQ1_M] = { "IQ1_M", 29, 256, sizeof(struct iq1_m), iq1_m_row, { { 0, 0 }, { 0, 0 } }, iq1_m_spread, 0 },
+    [QUANT_TQ1_0] = { "TQ1_0", 34, 256, sizeof(struct tq1_0), tq1_0_row, { { 52, 52 }, { 0.02f, 0.02f } }, tq1_0_spread, 0 },
+    [QUANT_TQ2_0] = { "TQ2_0", 35, 256, sizeof(struct tq2_0), tq2_0_row, { { 64, 64 }, { 0.02f, 0.02f } }, tq2_0_spread, 0 },
+    [QUANT_IQ1_KT] = { "IQ1_KT", 158, 256, sizeof(struct iq1_kt), iq1_kt_row, { { 0, 0 }, { 8e-6f, 0 } }, iq1_kt_spread, KT_HEAD },
+    [QUANT_IQ2_KT] = { "IQ2_KT", 153, 256, sizeof(struct iq2_kt), iq2_kt_row, { { 0, 0 }, { 8e-6f, 0 } }, iq2_kt_spread, KT_HEAD },
+    [QUANT_IQ3_KT] = { "IQ3_KT", 154, 256, sizeof(struct iq3_kt), iq3_kt_row, { { 0, 0 }, { 6e-5f, 0 } }, iq3_kt_spread, KT_HEAD },
+    [QUANT_IQ4_KT] = { "IQ4_KT", 155, 256, sizeof(struct iq4_kt), iq4_kt_row, { { 0, 0 }, { 1.5e-5f, 0 } }, iq4_kt_spread, KT_HEAD },
+    [QUANT_I16] = { "I16", NOT_IN_GGUF, 1, 2, i16_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_U8] = { "U8", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
 };
 // clang-format on
 
@@ -152,11 +166,52 @@ const struct quant_info *quant_info(enum quant q)
     return &infos[q];
 }
 
-bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes)
+enum quant quant_kernel_format(enum quant q)
+{
+    return quant_info(q)->spread ? QUANT_Q8_16 : q;
+}
+
+bool quant_in_files(enum quant q)
+{
+    return quant_info(q)->ggml_id != NOT_IN_GGUF;
+}
+
+bool quant_bytes(enum quant q, uint64_t n_rows, uint64_t n_cols, uint64_t *bytes)
 {
     const struct quant_info *info = quant_info(q);
-    return n % info->block_elements == 0 &&
-           !__builtin_mul_overflow(n / info->block_elements, (uint64_t)info->block_bytes, bytes);
+    return n_cols % info->block_elements == 0 &&
+           !__builtin_mul_overflow(n_cols / info->block_elements, (uint64_t)info->block_bytes, bytes) &&
+           !__builtin_add_overflow(*bytes, (uint64_t)info->head_bytes, bytes) &&
+           !__builtin_mul_overflow(*bytes, n_rows, bytes);
+}
+
+uint64_t quant_row_bytes(enum quant q, uint64_t n_cols)
+{
+    const struct quant_info *info = quant_info(q);
+    return info->head_bytes + n_cols / info->block_elements * info->block_bytes;
+}
+
+void quant_read(const struct quant_rows *rows, uint64_t first, float *out, size_t n)
+{
+    const struct quant_info *info = quant_info(rows->format);
+    const unsigned char *at = rows->data;
+    struct q8_16 numbers;
+
+    if (info->head_bytes == 0) {
+        info->decode(at + first / info->block_elements * info->block_bytes, out, n);
+        return;
+    }
+    at += first / rows->n_cols * quant_row_bytes(rows->format, rows->n_cols);
+    first %= rows->n_cols;
+    for (size_t i = 0; i < n; i += 256) {
+        info->spread(at, first, &numbers, 256);
+        q8_16_decode(&numbers, out + i);
+        first += 256;
+        if (first == rows->n_cols) {
+            first = 0;
+            at += quant_row_bytes(rows->format, rows->n_cols);
+        }
+    }
 }
 
 static char lower(char c)

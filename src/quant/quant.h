@@ -1,8 +1,11 @@
 // quant.h - the number formats of weights: names, block sizes, and decoding of whole rows to fp32.
 //
 // Each format has a header of its own (q4_0.h, ...) with the layout of one block and its decode, shared by C,
-// CUDA and MSL. The layouts are those of GGUF, little-endian. Encoding lives in src/model_tools/quantize.c
-// alone.
+// CUDA and MSL. The layouts are those of GGUF, little-endian. Encoding lives in
+// src/model_tools/quantize/quantize.c alone.
+//
+// A row is its blocks, one behind the other; in a few formats a head comes before them (kt_formats.h). What
+// reads more than one row, or from a row's middle, goes through quant_read.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,11 +31,28 @@ struct quant_info {
     // Of a format that no kernel multiplies: n elements of the row, from `first` on, in the format that
     // stands for it; else NULL. Both are multiples of block_elements.
     void (*spread)(const void *row, uint64_t first, void *out, size_t n);
+    uint32_t head_bytes; // of what a row begins with: its scale in fp32; 0 in most formats
 };
 const struct quant_info *quant_info(enum quant q); // CHECKs the range
 
-// Bytes of n elements. False when n is no multiple of the block or the product overflows.
-bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes);
+// The format in which kernels multiply weights of this one: itself, or the one that its info spreads to.
+enum quant quant_kernel_format(enum quant q);
+
+bool quant_in_files(enum quant q); // false: a format of memory alone
+
+// Bytes of n_rows rows. False when n_cols is no multiple of the block or the product overflows.
+bool quant_bytes(enum quant q, uint64_t n_rows, uint64_t n_cols, uint64_t *bytes);
+uint64_t quant_row_bytes(enum quant q, uint64_t n_cols); // of a row that quant_bytes has taken
+
+// Numbers as a file holds them, row by row.
+struct quant_rows {
+    enum quant format;
+    const void *data;
+    uint64_t n_cols;
+};
+// n elements from `first` on as fp32, of any rows; both are multiples of the block's elements.
+void quant_read(const struct quant_rows *rows, uint64_t first, float *out, size_t n);
+
 bool quant_from_name(struct str name, enum quant *q); // any case; false when unknown
 bool quant_from_ggml_id(uint32_t id, enum quant *q);
 

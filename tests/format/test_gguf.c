@@ -313,6 +313,39 @@ static void bad_shapes_are_refused(void **state)
     refuse(&g, "rows of 255 elements; Q4_K needs a multiple of 256");
     tensor(&g, 8, 2, 16, 2); // 32 elements, but half a block to a row
     refuse(&g, "rows of 16 elements; Q8_0");
+    tensor(&g, 153, 2, 128, 2);
+    refuse(&g, "rows of 128 elements; IQ2_KT needs a multiple of 256");
+    tensor(&g, 155, 2, 256, (uint64_t)1 << 54); // 2^62 elements; heads make it too many bytes for the file
+    refuse(&g, "'t' needs 2377900603251621888 bytes");
+}
+
+// Each row of a KT format has four bytes of its own before its blocks.
+static void rows_with_heads_are_counted_with_them(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t type;
+        uint64_t bytes; // of two rows of 512
+    } cases[] = { { 158, 2 * (4 + 2 * 56) },
+                  { 153, 2 * (4 + 2 * 68) },
+                  { 154, 2 * (4 + 2 * 100) },
+                  { 155, 2 * (4 + 2 * 128) } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gguf_builder g = { 0 };
+        struct model_file *f;
+        struct err err = { 0 };
+        char message[80];
+        gguf_tensor(&g, "t", cases[i].type, 2, (uint64_t[]){ 512, 2 }, NULL, cases[i].bytes);
+        assert_ok(open_image(&g, &f, &err), &err);
+        assert_int_equal(model_file_tensor(f, "t")->bytes, cases[i].bytes);
+        model_file_close(f);
+        gguf_builder_free(&g);
+        g = (struct gguf_builder){ 0 }; // the second head is missing
+        gguf_tensor(&g, "t", cases[i].type, 2, (uint64_t[]){ 512, 2 }, NULL, cases[i].bytes - 4);
+        snprintf(message, sizeof message, "'t' needs %u bytes at data byte 0, but the file has %u",
+                 (unsigned)cases[i].bytes, (unsigned)cases[i].bytes - 4);
+        refuse(&g, message);
+    }
 }
 
 static void bad_types_are_refused(void **state)
@@ -325,8 +358,8 @@ static void bad_types_are_refused(void **state)
         refuse(&g, "unknown or removed");
     }
     struct gguf_builder g = { 0 };
-    tensor(&g, 16, 1, 256, 1);
-    refuse(&g, "type 16 (IQ2_XXS), which is not read");
+    tensor(&g, 15, 1, 256, 1);
+    refuse(&g, "type 15 (Q8_K), which is not read");
 }
 
 static void bad_names_and_places_are_refused(void **state)
@@ -585,6 +618,7 @@ int main(void)
         cmocka_unit_test(bad_keys_are_refused),
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(bad_shapes_are_refused),
+        cmocka_unit_test(rows_with_heads_are_counted_with_them),
         cmocka_unit_test(bad_types_are_refused),
         cmocka_unit_test(bad_names_and_places_are_refused),
         cmocka_unit_test(bad_alignments_are_refused),

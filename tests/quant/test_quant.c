@@ -35,7 +35,8 @@ static bool same_float(float a, float b)
 static void check_vectors(enum quant q, const char *file_name)
 {
     const struct quant_info *info = quant_info(q);
-    size_t pair_bytes = info->block_bytes + info->block_elements * sizeof(float);
+    size_t row_bytes = info->head_bytes + info->block_bytes,
+           pair_bytes = row_bytes + info->block_elements * sizeof(float);
     char path[512];
     struct file_map map;
     struct err err = { 0 };
@@ -46,9 +47,9 @@ static void check_vectors(enum quant q, const char *file_name)
     assert_int_equal(map.bytes % pair_bytes, 0);
     size_t n = map.bytes / pair_bytes, differ = 0;
     assert_true(n >= 32);
-    const unsigned char *expected = map.at + n * info->block_bytes;
+    const unsigned char *expected = map.at + n * row_bytes;
     for (size_t i = 0; i < n; i++) {
-        info->decode(map.at + i * info->block_bytes, out, info->block_elements);
+        info->decode(map.at + i * row_bytes, out, info->block_elements);
         for (uint32_t j = 0; j < info->block_elements; j++) {
             memcpy(&want, expected + (i * info->block_elements + j) * sizeof want, sizeof want);
             differ += !same_float(out[j], want);
@@ -66,11 +67,15 @@ static void every_format_decodes_bit_exactly(void **state)
         enum quant q;
         const char *file;
     } cases[] = {
-        { QUANT_Q4_0, "q4_0" },   { QUANT_Q4_1, "q4_1" },     { QUANT_Q5_0, "q5_0" },
-        { QUANT_Q5_1, "q5_1" },   { QUANT_Q8_0, "q8_0" },     { QUANT_Q2_K, "q2_k" },
-        { QUANT_Q3_K, "q3_k" },   { QUANT_Q4_K, "q4_k" },     { QUANT_Q5_K, "q5_k" },
-        { QUANT_Q6_K, "q6_k" },   { QUANT_IQ4_NL, "iq4_nl" }, { QUANT_IQ4_XS, "iq4_xs" },
-        { QUANT_MXFP4, "mxfp4" },
+        { QUANT_Q4_0, "q4_0" },     { QUANT_Q4_1, "q4_1" },       { QUANT_Q5_0, "q5_0" },
+        { QUANT_Q5_1, "q5_1" },     { QUANT_Q8_0, "q8_0" },       { QUANT_Q2_K, "q2_k" },
+        { QUANT_Q3_K, "q3_k" },     { QUANT_Q4_K, "q4_k" },       { QUANT_Q5_K, "q5_k" },
+        { QUANT_Q6_K, "q6_k" },     { QUANT_IQ4_NL, "iq4_nl" },   { QUANT_IQ4_XS, "iq4_xs" },
+        { QUANT_MXFP4, "mxfp4" },   { QUANT_IQ2_XXS, "iq2_xxs" }, { QUANT_IQ2_XS, "iq2_xs" },
+        { QUANT_IQ2_S, "iq2_s" },   { QUANT_IQ3_XXS, "iq3_xxs" }, { QUANT_IQ3_S, "iq3_s" },
+        { QUANT_IQ1_S, "iq1_s" },   { QUANT_IQ1_M, "iq1_m" },     { QUANT_TQ1_0, "tq1_0" },
+        { QUANT_TQ2_0, "tq2_0" },   { QUANT_IQ1_KT, "iq1_kt" },   { QUANT_IQ2_KT, "iq2_kt" },
+        { QUANT_IQ3_KT, "iq3_kt" }, { QUANT_IQ4_KT, "iq4_kt" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_vectors(cases[i].q, cases[i].file);
@@ -199,13 +204,70 @@ static void sizes_are_checked(void **state)
 {
     (void)state;
     uint64_t bytes = 0;
-    assert_true(quant_bytes(QUANT_Q4_K, 512, &bytes) && bytes == 288);
-    assert_true(quant_bytes(QUANT_F32, 0, &bytes) && bytes == 0);
-    assert_true(quant_bytes(QUANT_Q8_0, 64, &bytes) && bytes == 68);
-    assert_false(quant_bytes(QUANT_Q4_K, 255, &bytes));
-    assert_false(quant_bytes(QUANT_Q8_0, 33, &bytes));
-    assert_false(quant_bytes(QUANT_F32, UINT64_MAX / 2, &bytes));
-    assert_false(quant_bytes(QUANT_Q8_0, UINT64_MAX - 31, &bytes));
+    assert_true(quant_bytes(QUANT_Q4_K, 1, 512, &bytes) && bytes == 288);
+    assert_true(quant_bytes(QUANT_F32, 1, 0, &bytes) && bytes == 0);
+    assert_true(quant_bytes(QUANT_Q8_0, 3, 64, &bytes) && bytes == 204);
+    assert_false(quant_bytes(QUANT_Q4_K, 256, 255, &bytes));
+    assert_false(quant_bytes(QUANT_Q8_0, 32, 33, &bytes));
+    assert_false(quant_bytes(QUANT_F32, 1, UINT64_MAX / 2, &bytes));
+    assert_false(quant_bytes(QUANT_Q8_0, 1, UINT64_MAX - 31, &bytes));
+    assert_false(quant_bytes(QUANT_F32, UINT64_MAX / 2, 1, &bytes));
+    assert_true(quant_bytes(QUANT_IQ2_KT, 3, 512, &bytes) && bytes == 3 * (4 + 2 * 68)); // rows have heads
+    assert_false(quant_bytes(QUANT_IQ4_KT, 1, 128, &bytes));
+    assert_false(quant_bytes(QUANT_IQ4_KT, UINT64_MAX / 132 + 1, 256, &bytes)); // with heads alone too many
+    assert_true(quant_row_bytes(QUANT_IQ1_KT, 768) == 4 + 3 * 56 && quant_row_bytes(QUANT_Q8_0, 64) == 68);
+}
+
+// A row's head scales all of its blocks and no other row's, from wherever reading begins.
+static void heads_are_of_their_rows(void **state)
+{
+    (void)state;
+    for (enum quant q = QUANT_IQ1_KT; q <= QUANT_IQ4_KT; q++) {
+        const struct quant_info *info = quant_info(q);
+        enum { ROWS = 3, BLOCKS = 2, N = ROWS * BLOCKS * 256 };
+        static const float heads[ROWS] = { 1, -0.5f, 3e-5f };
+        _Alignas(4) unsigned char rows[ROWS * (4 + BLOCKS * 128)], one[4 + 128];
+        float all[N], part[256], want[256];
+        uint64_t row_bytes = quant_row_bytes(q, BLOCKS * 256);
+        assert_int_equal(info->head_bytes, sizeof heads[0]);
+        for (size_t i = 0; i < sizeof rows; i++)
+            rows[i] = (unsigned char)(i * i * 29 + 7);
+        for (size_t r = 0; r < ROWS; r++)
+            memcpy(rows + r * row_bytes, &heads[r], 4);
+        const struct quant_rows from = { q, rows, BLOCKS * 256 };
+        quant_read(&from, 0, all, N);
+        for (size_t i = 0; i < ROWS * BLOCKS; i++) {
+            memcpy(one, &heads[i / BLOCKS], 4);
+            memcpy(one + 4, rows + i / BLOCKS * row_bytes + 4 + i % BLOCKS * info->block_bytes,
+                   info->block_bytes);
+            info->decode(one, want, 256);
+            quant_read(&from, i * 256, part, 256);
+            assert_memory_equal(all + i * 256, want, sizeof want);
+            assert_memory_equal(part, want, sizeof want);
+        }
+    }
+}
+
+// All codebooks and numbers of bits: tools/golden/make_exl3_golden.py.
+static void a_trellis_decodes_bit_exactly(void **state)
+{
+    (void)state;
+    struct file_map map;
+    struct err err = { 0 };
+    size_t at = 0;
+
+    assert_ok(file_map_open(&map, SOURCE_DIR "/tests/quant/vectors/exl3.bin", &err), &err);
+    for (int codebook = EXL3_3INST; codebook <= EXL3_MUL1; codebook++)
+        for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++) {
+            const u16 *words = (const u16 *)(const void *)(map.at + at), *want = words + 16 * bits;
+            float tile[EXL3_TILE][EXL3_TILE];
+            exl3_decode(words, bits, (enum exl3_codebook)codebook, tile);
+            for (uint32_t i = 0; i < EXL3_TILE * EXL3_TILE; i++)
+                assert_int_equal(bits_of(tile[i / 16][i % 16]), bits_of(quant_half_to_float(want[i])));
+            at += 32 * bits + 512;
+        }
+    assert_int_equal(at, map.bytes);
+    file_map_close(&map);
 }
 
 static void names_and_numbers_find_the_format(void **state)

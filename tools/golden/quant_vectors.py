@@ -273,8 +273,28 @@ def of_head(a, scale, q):
     return scaled(a[:, :4].copy().view("<f4"), scale, q.astype(f32))
 
 
+def iq1_kt(a):
+    b = bits(a[:, 4:12]).reshape(-1, 8, 8)
+    index = a[:, 12:44] + 256 * nibbles_by_halves(a[:, 44:60]) + 4096 * b[:, :, 4:].reshape(-1, 32).astype(np.int32)
+    return of_head(a, LEVELS[number([b[:, :, i] for i in range(4)])], trellis(index, 8))
 
 
+def iq2_kt(a):
+    return of_head(a, LEVELS[nibbles_by_halves(a[:, 4:8])], trellis(fields(a[:, 8:72], 16), 8))
+
+
+def iq3_kt(a):
+    plane = bits(a[:, 72:104]).reshape(-1, 32, 8).transpose(0, 2, 1).reshape(-1, 256)
+    size = abs(trellis(fields(a[:, 8:72], 16), 8))
+    return of_head(a, nibbles_by_halves(a[:, 4:8]), np.where(plane, -size, size))
+
+
+def iq4_kt(a):
+    b = bits(a[:, 4:36]).reshape(-1, 8, 32)
+    top = number([b[:, :, 8 + i::3] for i in range(3)]).reshape(-1, 64)
+    index = a[:, 36:100] + 256 * nibbles_by_halves(a[:, 100:132]) + 4096 * top
+    start = np.repeat(b[:, :, 0].astype(np.int32) * 32768, 8, axis=1)
+    return of_head(a, number([b[:, :, 1 + i] for i in range(7)]) - 64, trellis(index + start, 4))
 
 
 # name: decode, elements, bytes, places of the halves that scale
@@ -283,6 +303,12 @@ FORMATS = {
     "q8_0": (q8_0, 32, 34, [0]), "q2_k": (q2_k, 256, 84, [80, 82]), "q3_k": (q3_k, 256, 110, [108]),
     "q4_k": (q4_k, 256, 144, [0, 2]), "q5_k": (q5_k, 256, 176, [0, 2]), "q6_k": (q6_k, 256, 210, [208]),
     "iq4_nl": (iq4_nl, 32, 18, [0]), "iq4_xs": (iq4_xs, 256, 136, [0]), "mxfp4": (mxfp4, 32, 17, []),
+    "iq2_xxs": (iq2_xxs, 256, 66, [0]), "iq2_xs": (iq2_xs, 256, 74, [0]), "iq2_s": (iq2_s, 256, 82, [0]),
+    "iq3_xxs": (iq3_xxs, 256, 98, [0]), "iq3_s": (iq3_s, 256, 110, [0]), "iq1_s": (iq1_s, 256, 50, [0]),
+    "iq1_m": (iq1_m, 256, 56, []), "tq1_0": (tq1_0, 256, 54, [52]), "tq2_0": (tq2_0, 256, 66, [64]),
+    # rows of one block behind the row's scale, a float
+    "iq1_kt": (iq1_kt, 256, 60, []), "iq2_kt": (iq2_kt, 256, 72, []), "iq3_kt": (iq3_kt, 256, 104, []),
+    "iq4_kt": (iq4_kt, 256, 132, []),
 }
 HEADS = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000]
 SPECIAL = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3C00, 0xBC00]
@@ -296,6 +322,10 @@ def blocks(name, n, rng):
         special = rng.choice(np.array(SPECIAL, np.uint16), n)
         d = np.where(rng.random(n) < 0.4, special, ordinary).astype("<u2")
         a[:, at:at + 2] = d.view(np.uint8).reshape(n, 2)
+    if name.endswith("_kt"):
+        ordinary = (rng.standard_normal(n) * 1e-5).astype("<f4").view(np.uint32)
+        ordinary[2:2 + len(HEADS)] = HEADS
+        a[:, :4] = ordinary.astype("<u4").view(np.uint8).reshape(n, 4)
     a[0], a[1] = 0, 255
     if name == "mxfp4":
         a[2:6, 0] = [0, 1, 2, 254]
