@@ -98,15 +98,29 @@ size_t product_scratch_bytes(const struct weight_product *p)
     return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / wide.columns * block_bytes : 0);
 }
 
+// Few rows, and tiles for the weight as it lies in the file.
+static bool reads_file(const struct weight_product *p, uint32_t n_rows)
+{
+    return p->w->layout != LAYOUT_PANELS && n_rows <= p->kernels->file_rows &&
+           p->kernels->file[p->w->format] && p->tiles == p->kernels->integer[p->w->format];
+}
+
 struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
                                    void *scratch)
 {
     const struct weight *w = p->w;
     struct product_panel result = { (const unsigned char *)w->buffer.host +
                                         panel * panel_bytes(w->format, w->n_cols),
-                                    p->tiles, p->max_rows };
+                                    p->tiles, p->max_rows, PANEL_ROWS };
     unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
+    if (reads_file(p, n_rows)) {
+        uint32_t first = panel * PANEL_ROWS, left = w->n_rows - first;
+        return (struct product_panel){ (const unsigned char *)w->buffer.host +
+                                           first * quant_row_bytes(w->format, w->n_cols),
+                                       p->kernels->file[w->format], p->kernels->file_rows,
+                                       left < PANEL_ROWS ? left : PANEL_ROWS };
+    }
     if (w->layout != LAYOUT_PANELS) {
         p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel,
                          scratch);
@@ -115,7 +129,8 @@ struct product_panel product_panel(const struct weight_product *p, uint32_t pane
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
         result = (struct product_panel){ wide, wide_tiles(p),
-                                         p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows };
+                                         p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows,
+                                         PANEL_ROWS };
     }
     return result;
 }
@@ -128,7 +143,8 @@ void product_run(const struct weight_product *p, const struct product_panel *pan
                                                                  .x_stride = p->x_stride,
                                                                  .y = y,
                                                                  .n_rows = rows.last - rows.first,
-                                                                 .n_cols = p->w->n_cols });
+                                                                 .n_cols = p->w->n_cols,
+                                                                 .n_w_rows = panel->n_w_rows });
 }
 
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)

@@ -19,11 +19,12 @@ enum {
 };
 
 struct product_tile {
-    const unsigned char *w; // a panel
+    const unsigned char *w; // a panel, or the file's blocks of its rows
     const unsigned char *x; // the first row, packed for the tile
     size_t x_stride;        // bytes from row to row
     float *y;               // [rows][32]
     uint32_t n_rows, n_cols;
+    uint32_t n_w_rows; // of w in the file: 32, or fewer at the end of a matrix
 };
 typedef void product_tile_fn(const struct product_tile *t);
 
@@ -55,8 +56,12 @@ struct product_kernels {
     void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
     void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
     void (*store)(const struct product_store *s);
+    // [rows], up to file_rows: of weights as they lie in the file; NULL: they are packed.
+    product_tile_fn *const *const *file;
+    uint32_t file_rows;
 };
-extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
+extern product_tile_fn *const *const product_file_tiles[N_WEIGHT_QUANTS]; // of AVX2, for .file
+extern pack_fn pack_avx512, pack_avx2, pack_neon;                         // for .pack
 extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2,
     product_avx_vnni, product_neon, product_sdot, product_smmla;
 
@@ -102,13 +107,15 @@ struct product_norm {
 void product_normalise(const struct product_kernels *kernels, const struct product_packings *packings,
                        const struct product_norm *norm, const float *in, unsigned char *out);
 
-// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of
-// a K-quant that serves more than a few tiles is expanded once, so that no tile decodes it; the bits are the
-// same (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
+// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file; for few
+// rows the file's own, where there are tiles for them. A panel of a K-quant that serves more than a few tiles
+// is expanded once, so that no tile decodes it; the bits are the same (measured:
+// bench/results/2026-11-22-cpu-kernel-choices.md).
 struct product_panel {
     const unsigned char *w;
     product_tile_fn *const *tiles;
     uint32_t max_rows; // of a tile
+    uint32_t n_w_rows; // see struct product_tile
 };
 struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
                                    void *scratch);
