@@ -251,8 +251,9 @@ static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_pa
     return in;
 }
 
-static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct cluster_place &a,
-                                                 u32 row, const struct two_pairs &s)
+static __device__ __forceinline__ void epilogue_gated(const struct tiles_params &t,
+                                                      const struct cluster_place &a, u32 row,
+                                                      const struct two_pairs &s)
 {
     const struct gemm_params &p = t.pairs;
     f32 v[2];
@@ -267,8 +268,9 @@ static __device__ __forceinline__ void end_gated(const struct tiles_params &t, c
         pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }
 
-static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct cluster_place &a,
-                                                 u32 row, const struct two_pairs &s, const float4 &add)
+static __device__ __forceinline__ void epilogue_plain(const struct gemm_params &p,
+                                                      const struct cluster_place &a, u32 row,
+                                                      const struct two_pairs &s, const float4 &add)
 {
     float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
 
@@ -306,9 +308,9 @@ static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const 
 
 // The epilogue of eight pairs, by all lanes together.
 template <class K>
-static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct cluster_place a,
-                                                 const f32 (&low)[4], const f32 (&high)[4],
-                                                 const struct inputs &in)
+static __device__ __forceinline__ void epilogue_eight(const struct tiles_params &t, struct cluster_place a,
+                                                      const f32 (&low)[4], const f32 (&high)[4],
+                                                      const struct inputs &in)
 {
     // Addresses are computed here, and not kept for the next eight.
     asm volatile("" : "+r"(a.row), "+r"(a.pair));
@@ -319,16 +321,16 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
         if (row >= a.n_rows || a.pair >= a.end)
             continue;
         if constexpr (K::GATED)
-            end_gated(t, a, row, s);
+            epilogue_gated(t, a, row, s);
         else
-            end_plain(t.pairs, a, row, s, in.add[i]);
+            epilogue_plain(t.pairs, a, row, s, in.add[i]);
     }
 }
 
 // Stores the results of a warpgroup, some eights at a time.
 template <class K>
-static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4],
-                                                struct cluster_place at)
+static __device__ __forceinline__ void epilogue_sums(const struct tiles_params &t,
+                                                     const f32 (&d)[K::fours][4], struct cluster_place at)
 {
     const f32 none[4] = { 0, 0, 0, 0 };
 #pragma unroll
@@ -343,7 +345,7 @@ static __device__ __forceinline__ void end_sums(const struct tiles_params &t, co
 #pragma unroll
         for (u32 i = 0; i < K::batch && first + i < K::eights; i++, at.pair += 8) {
             u32 n = 2 * (first + i);
-            end_eight<K>(t, at, d[n], n + 1 < K::fours ? d[n + 1 < K::fours ? n + 1 : 0] : none, in[i]);
+            epilogue_eight<K>(t, at, d[n], n + 1 < K::fours ? d[n + 1 < K::fours ? n + 1 : 0] : none, in[i]);
         }
     }
 }
@@ -431,7 +433,7 @@ template <class K> struct cluster_products { // of a warpgroup
     {
 #pragma unroll 1
         for (u32 half = 0; half < n_halves; half++, at.row += PACKED_TILE_ROWS / 2) {
-            end_sums<K>(t, d[0], at);
+            epilogue_sums<K>(t, d[0], at);
 #pragma unroll
             for (u32 n = 0; n < K::N / 8; n++)
 #pragma unroll
@@ -480,7 +482,7 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
         return;
     other.send_sums(x.d[0]);
     other.take_over(x.d[0], own);
-    end_sums<K>(t, own, at);
+    epilogue_sums<K>(t, own, at);
 }
 
 // Consumer, where warpgroups take tiles in turn. It must not wait for its first stage early, since a stage's
@@ -541,8 +543,9 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     struct pipe<K> pipe = {
         0
     };
-    struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
-    u32 sums_ready = shared_address(&w + 1); // barrier for the sums of the other warpgroup, or block
+    const u32 barriers_end = K::n_stages * (K::stage_bytes + 16) + 8;
+    struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + barriers_end);
+    u32 sums_ready = shared_address(shared) + barriers_end - 8; // of the other warpgroup, or block
     bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
 
     pipe.data = shared_address(shared);

@@ -22,8 +22,8 @@
 // n_cols and the format alone, never on the rows of the step.
 //
 // Epilogue: any, or one of three fixed ones for up to eight rows. The norm's factor multiplies the sums of up
-// to eight rows; for more it is in the scales. ENDS_PACKED also writes the next product's packed rows: tiles
-// then end two by two, which are 32 columns of that product.
+// to eight rows; for more it is in the scales. INT8_EPILOGUE_PACKED also writes the next product's packed
+// rows: tiles then end two by two, which are 32 columns of that product.
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "gemm/cuda/gemm_int8_pipeline.cuh"
 
@@ -319,7 +319,7 @@ static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p
 }
 
 // A lane's epilogue: a pair and up to two rows, with all operands.
-template <int8_epilogue END> struct int8_pair_epilogue {
+template <int8_epilogue EPILOGUE> struct int8_pair_epilogue {
     struct pair pair;
     struct pair_inputs in[2];
     u32 row, n; // row: of the step
@@ -331,21 +331,21 @@ template <int8_epilogue END> struct int8_pair_epilogue {
             first = at.eight * 8 + lane % 4 * 2;
         n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
         row = w.pass * INT8_PASS_ROWS + first;
-        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<END>(p));
+        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<EPILOGUE>(p));
         in[0] = in[1] = {};
         if (n > 0)
-            in[0] = pair_load(p, pair, row, mode_of<END>(p));
+            in[0] = pair_load(p, pair, row, mode_of<EPILOGUE>(p));
         if (n > 1)
-            in[1] = pair_load(p, pair, row + 1, mode_of<END>(p));
+            in[1] = pair_load(p, pair, row + 1, mode_of<EPILOGUE>(p));
     }
     __device__ __forceinline__ void end(const struct gemm_params &p, float4 sum, float2 factor) const
     {
         if (n > 0)
             pair_epilogue_store(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x),
-                                mode_of<END>(p));
+                                mode_of<EPILOGUE>(p));
         if (n > 1)
             pair_epilogue_store(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y),
-                                mode_of<END>(p));
+                                mode_of<EPILOGUE>(p));
     }
 };
 
@@ -411,15 +411,15 @@ static __device__ __forceinline__ float4 add_partials(const struct gemm_params &
     return sum;
 }
 
-template <int8_epilogue END>
+template <int8_epilogue EPILOGUE>
 static __device__ __forceinline__ void epilogue_reduced(const struct gemm_params &p, const struct work &w)
 {
-    u32 log2 = END == ENDS_ANY && w.n_rows > 8;
+    u32 log2 = EPILOGUE == INT8_EPILOGUE_ANY && w.n_rows > 8;
     float2 factors = row_factors(p);
 
     for (u32 unit = threadIdx.x / 32; unit < w.n_tiles << log2; unit += GEMM_INT8_THREADS / 32) {
         struct int8_place at = { w.tile(unit >> log2), unit & log2 };
-        struct int8_pair_epilogue<END> int8_pair_epilogue;
+        struct int8_pair_epilogue<EPILOGUE> int8_pair_epilogue;
         if (at.tile >= w.n_all)
             break;
         int8_pair_epilogue.load(p, w, at);
@@ -441,7 +441,7 @@ static __device__ __forceinline__ void epilogue_reduced_two(const struct gemm_pa
 }
 
 // Called by the whole block after it has stored its sums: the last block of a split finishes the tiles.
-template <int8_epilogue END>
+template <int8_epilogue EPILOGUE>
 static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p, const struct work &w)
 {
     u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.pipeline.n_splits) + blockIdx.x / p.pipeline.n_splits];
@@ -452,10 +452,10 @@ static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p
     if (!__syncthreads_or(last))
         return;
     __threadfence();
-    if (END == ENDS_PACKED)
+    if (EPILOGUE == INT8_EPILOGUE_PACKED)
         epilogue_reduced_two(p, w);
     else
-        epilogue_reduced<END>(p, w);
+        epilogue_reduced<EPILOGUE>(p, w);
     if (threadIdx.x == 0)
         *arrived = 0;
 }
@@ -474,14 +474,14 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
 }
 
 // An epilogue warp: takes one stage of every EPILOGUE_WARPS.
-template <int8_epilogue END>
+template <int8_epilogue EPILOGUE>
 static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w,
                                                        const struct int8_room &int8_room,
                                                        struct gemm_state &state)
 {
-    bool whole = END != ENDS_PACKED && p.pipeline.n_splits == 1; // columns
+    bool whole = EPILOGUE != INT8_EPILOGUE_PACKED && p.pipeline.n_splits == 1; // columns
     u32 epilogue_warp = threadIdx.x / 32 - CONSUMER_WARPS - PRODUCER_WARPS, lane = threadIdx.x & 31,
-        parity = 0, log2 = END == ENDS_ANY && w.n_rows > 8;
+        parity = 0, log2 = EPILOGUE == INT8_EPILOGUE_ANY && w.n_rows > 8;
 
     wait_for_inputs();
     float2 factors = make_float2(1, 1);
@@ -491,7 +491,7 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
         u32 tile = w.tile(i * w.each), n = w.stage_tiles(tile) << log2;
         for (u32 unit = 0; unit < n; unit++) {
             struct int8_place at = { tile + (unit >> log2), unit & log2 };
-            struct int8_pair_epilogue<END> int8_pair_epilogue;
+            struct int8_pair_epilogue<EPILOGUE> int8_pair_epilogue;
             if (whole)
                 int8_pair_epilogue.load(p, w, at);
             if (unit == 0)
@@ -535,12 +535,12 @@ static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_par
     }
 }
 
-template <u32 F, int8_epilogue END>
+template <u32 F, int8_epilogue EPILOGUE>
 static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
 {
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
-    struct work w = work_of<END>(p); // the step is older than any launch
+    struct work w = work_of<EPILOGUE>(p); // the step is older than any launch
     struct int8_room int8_room = room_of<F>(p, w, gemm_shared);
     u32 warp = threadIdx.x / 32;
 
@@ -562,30 +562,31 @@ static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
         show_barriers();
     }
     __syncthreads();
-    if (warp >= CONSUMER_WARPS + PRODUCER_WARPS && END == ENDS_PACKED && p.pipeline.n_splits == 1)
+    if (warp >= CONSUMER_WARPS + PRODUCER_WARPS && EPILOGUE == INT8_EPILOGUE_PACKED &&
+        p.pipeline.n_splits == 1)
         epilogue_stages_two(p, w, int8_room, state);
     else if (warp >= CONSUMER_WARPS + PRODUCER_WARPS)
-        epilogue_stages<END>(p, w, int8_room, state);
+        epilogue_stages<EPILOGUE>(p, w, int8_room, state);
     else if (warp >= CONSUMER_WARPS)
-        produce<F, END>(p, w, int8_room, state);
-    else if (END == ENDS_ANY && w.n_rows > 8)
+        produce<F, EPILOGUE>(p, w, int8_room, state);
+    else if (EPILOGUE == INT8_EPILOGUE_ANY && w.n_rows > 8)
         consume<F, 2>(p, w, int8_room, state);
     else
         consume<F, 1>(p, w, int8_room, state);
     if (p.pipeline.n_splits > 1)
-        reduce_splits<END>(p, w);
+        reduce_splits<EPILOGUE>(p, w);
 }
 
-#define GEMM_INT8_ONE(name, F, END)                                    \
+#define GEMM_INT8_ONE(name, F, EPILOGUE)                               \
     extern "C" __global__ void __launch_bounds__(GEMM_INT8_THREADS, 1) \
         gemm_int8_##name(const __grid_constant__ struct gemm_params p) \
     {                                                                  \
-        gemm_int8<F, END>(p);                                          \
+        gemm_int8<F, EPILOGUE>(p);                                     \
     }
-#define GEMM_INT8(NAME, name, with)                         \
-    GEMM_INT8_ONE(name, QUANT_##NAME, ENDS_ANY)             \
-    GEMM_INT8_ONE(packed_##name, QUANT_##NAME, ENDS_PACKED) \
-    GEMM_INT8_ONE(gated_##name, QUANT_##NAME, ENDS_GATED)   \
-    GEMM_INT8_ONE(rope_##name, QUANT_##NAME, ENDS_ROPE)
+#define GEMM_INT8(NAME, name, with)                                  \
+    GEMM_INT8_ONE(name, QUANT_##NAME, INT8_EPILOGUE_ANY)             \
+    GEMM_INT8_ONE(packed_##name, QUANT_##NAME, INT8_EPILOGUE_PACKED) \
+    GEMM_INT8_ONE(gated_##name, QUANT_##NAME, INT8_EPILOGUE_GATED)   \
+    GEMM_INT8_ONE(rope_##name, QUANT_##NAME, INT8_EPILOGUE_ROPE)
 QUANT_BLOCK_FORMATS(GEMM_INT8, )
 #endif

@@ -18,13 +18,13 @@ struct gemm_state { // barriers of a block; all lanes arrive: compute-sanitizer'
 
 // The epilogues of the kernels: any; or, for up to eight rows, one of packed rows for the next product, gate
 // and up, q k and v.
-enum int8_epilogue { ENDS_ANY, ENDS_PACKED, ENDS_GATED, ENDS_ROPE };
-template <int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
+enum int8_epilogue { INT8_EPILOGUE_ANY, INT8_EPILOGUE_PACKED, INT8_EPILOGUE_GATED, INT8_EPILOGUE_ROPE };
+template <int8_epilogue EPILOGUE> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
 {
-    return END == ENDS_PACKED  ? EPILOGUE_LINEAR
-           : END == ENDS_GATED ? EPILOGUE_GATED
-           : END == ENDS_ROPE  ? EPILOGUE_ROPE_STORE
-                               : p.mode;
+    return EPILOGUE == INT8_EPILOGUE_PACKED  ? EPILOGUE_LINEAR
+           : EPILOGUE == INT8_EPILOGUE_GATED ? EPILOGUE_GATED
+           : EPILOGUE == INT8_EPILOGUE_ROPE  ? EPILOGUE_ROPE_STORE
+                                             : p.mode;
 }
 
 // The work of a thread block.
@@ -49,7 +49,7 @@ struct work {
     }
 };
 
-template <int8_epilogue END>
+template <int8_epilogue EPILOGUE>
 static __device__ __forceinline__ struct work work_of(const struct gemm_params &p)
 {
     u32 before = blockIdx.y * INT8_PASS_ROWS, all = n_rows_of(p.step, p.rows);
@@ -66,10 +66,10 @@ static __device__ __forceinline__ struct work work_of(const struct gemm_params &
     w.tile_warps = int8_tile_warps(p.pipeline.split_blocks);
     w.each = CONSUMER_WARPS / w.tile_warps;
     w.warp_blocks = (p.pipeline.split_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
-    w.log2 = END == ENDS_PACKED || w.each == 2 ? 1 : 0;
+    w.log2 = EPILOGUE == INT8_EPILOGUE_PACKED || w.each == 2 ? 1 : 0;
     w.n_tiles = (((w.n_all + w.log2) >> w.log2) - w.group + w.n_groups - 1) / w.n_groups << w.log2;
     w.n_stages = w.n_tiles / w.each;
-    w.eights = END == ENDS_ANY ? p.pipeline.eights : 1;
+    w.eights = EPILOGUE == INT8_EPILOGUE_ANY ? p.pipeline.eights : 1;
     return w;
 }
 
@@ -138,7 +138,7 @@ template <u32 F> struct row_places {
 // Fills stages with the first rows of pairs, or with the second rows. Addresses of long rows go through
 // shared memory to one lane, elected so that the compiler knows it is alone: lanes that issue bulk copies of
 // their own are serialised, at some 100 cycles each.
-template <u32 F, int8_epilogue END> struct producer {
+template <u32 F, int8_epilogue EPILOGUE> struct producer {
     const struct gemm_params &p;
     const struct work &w;
     const struct stage_parts<F> parts;
@@ -149,8 +149,8 @@ template <u32 F, int8_epilogue END> struct producer {
     __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
     {
         u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
-        struct pair r =
-            pair_find(p, p.first_pair + min(tile * INT8_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
+        struct pair r = pair_find(p, p.first_pair + min(tile * INT8_TILE_PAIRS + lane, p.n_pairs - 1),
+                                  mode_of<EPILOGUE>(p));
         const struct weight_planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
         u32 row = second ? r.row[1] : r.row[0];
 
@@ -238,12 +238,12 @@ static __device__ __forceinline__ struct int8_room room_of(const struct gemm_par
     return r;
 }
 
-template <u32 F, int8_epilogue END>
+template <u32 F, int8_epilogue EPILOGUE>
 static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct work &w,
                                                const struct int8_room &int8_room, struct gemm_state &state)
 {
     u32 second = threadIdx.x / 32 - CONSUMER_WARPS, slot = 0, turn = 0;
-    struct producer<F, END> producer = {
+    struct producer<F, EPILOGUE> producer = {
         p, w, { p, w }, state.from[second], second
     };
 

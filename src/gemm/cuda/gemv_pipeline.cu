@@ -481,10 +481,11 @@ static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct ge
 }
 
 // One thread runs a pair's epilogue. first, inputs: the ones of its first pair.
-static __device__ __forceinline__ void end_pairs(const struct gemm_params &p,
-                                                 const struct pipeline_places &at,
-                                                 const struct pipeline_state &state, const struct tasks &t,
-                                                 const struct pair &first, const struct pair_inputs &inputs)
+static __device__ __forceinline__ void epilogue_pairs(const struct gemm_params &p,
+                                                      const struct pipeline_places &at,
+                                                      const struct pipeline_state &state,
+                                                      const struct tasks &t, const struct pair &first,
+                                                      const struct pair_inputs &inputs)
 {
     u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
     struct pair r = first;
@@ -550,7 +551,7 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
     consume_stages<F, ALONE>(p, form, at, state, t);
-    end_pairs(p, at, state, t, ends, inputs);
+    epilogue_pairs(p, at, state, t, ends, inputs);
 }
 
 template <u32 F, bool ALONE, typename Form>
@@ -659,7 +660,7 @@ static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
         find_factor(p, state);
     multiply_long<F>(p, row, at, state, t);
     struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
-    end_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
+    epilogue_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
 }
 
 template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const struct gemm_params &p)

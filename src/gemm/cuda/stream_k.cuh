@@ -14,11 +14,11 @@ struct stream_unit { // a part of a tile: steps begin .. end - 1
 
 // The tile schedule, in shared memory, since it is seldom read. First whole tiles, in waves over all blocks;
 // neighbours have the same weights, which are then read from memory once, or the same rows (gemm_rows_first).
-// Then a block's part of the
-// remaining tiles, whose steps are divided evenly; the blocks that share a tile add up their sums. With few
-// rows, where no whole number of blocks can share a tile, the last wave is divided together with them: then
-// at most two blocks share a tile, and the block that finishes it computes it last, the other one first. The
-// assignment depends on the number of rows and blocks alone, and so do the sums.
+// Then a block's part of the remaining tiles, whose steps are divided evenly; the blocks that share a tile
+// add up their sums. With few rows, where no whole number of blocks can share a tile, the last wave is
+// divided together with them: then at most two blocks share a tile, and the block that finishes it computes
+// it last, the other one first. The assignment depends on the number of rows and blocks alone, and so do the
+// sums.
 struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_steps;
     u32 n_pair_tiles;       // 0: neighbours have the same weights
