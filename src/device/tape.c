@@ -39,6 +39,7 @@ void tape_destroy(struct tape *t)
     arena_destroy(t->arena);
     mem_free(t->commands);
     mem_free(t->tensors);
+    mem_free(t->segments);
     mem_free(t);
 }
 
@@ -91,8 +92,8 @@ static struct tensor add_tensor(struct tape *t, uint32_t n_cols, enum tensor_row
         tape_grow(t, t->tensors, t->n_tensors, &t->tensors_capacity, sizeof *tensors);
     uint32_t n_rows = rows == ROWS_STEP ? t->limits.max_rows : t->limits.max_outputs;
 
-    if (!tensors)
-        return (struct tensor){ 0 };
+    if (!tensors) // with its shape: those who record divide by it before the error is told
+        return (struct tensor){ .n_cols = n_cols, .rows = rows };
     t->tensors = tensors;
     tensors[t->n_tensors++] = (struct tape_tensor_plan){ .n_cols = n_cols,
                                                          .rows = rows,
@@ -217,6 +218,24 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
             (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
 }
 
+// in and out are bound, or out is no tensor.
+static void add_border(struct tape *t, uint16_t op, const char *name, struct tensor in, struct tensor out)
+{
+    struct command *c = tape_add(t, op, name, "", 0);
+
+    if (!c)
+        return;
+    CHECK(t->tensors[in.id - 1].bound && (out.id == 0 || t->tensors[out.id - 1].bound));
+    c->border = true;
+    tape_reads(t, c, in);
+    tape_writes(t, c, out);
+}
+
+void tape_border(struct tape *t, struct tensor v)
+{
+    add_border(t, TAPE_BORDER, "border", v, v);
+}
+
 static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)
 {
     return a->first <= b->last && b->first <= a->last;
@@ -272,6 +291,24 @@ static void resolve_operands(struct tape *t)
         }
 }
 
+static bool find_segments(struct tape *t, struct err *err)
+{
+    uint32_t n = 1;
+
+    for (uint32_t i = 0; i < t->n_commands; i++)
+        n += t->commands[i].border;
+    t->segments = mem_alloc_array(n, sizeof *t->segments);
+    if (!t->segments)
+        return err_memory(err, "the segments of a tape");
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        t->segments[t->n_segments].last = i;
+        if (t->commands[i].border)
+            t->segments[++t->n_segments].first = i + 1;
+    }
+    t->segments[t->n_segments++].last = t->n_commands;
+    return true;
+}
+
 bool tape_seal(struct tape *t, struct err *err)
 {
     CHECK(!t->sealed);
@@ -287,15 +324,41 @@ bool tape_seal(struct tape *t, struct err *err)
         return err_prefix(err, "scratch of the tape");
     resolve_operands(t);
     hazard_mark(t->commands, t->n_commands);
-    t->sealed = t->device->ops->seal(t->device, t, err);
+    t->sealed = find_segments(t, err) && t->device->ops->seal(t->device, t, err);
     return t->sealed;
+}
+
+uint32_t tape_n_segments(const struct tape *t)
+{
+    return t->n_segments;
+}
+
+const struct command *tape_segment_border(const struct tape *t, uint32_t segment)
+{
+    return segment + 1 < t->n_segments ? &t->commands[t->segments[segment].last] : NULL;
+}
+
+uint32_t tape_segment_of(const struct tape *t, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = 0; i < t->n_segments; i++)
+        if (t->segments[i].first == first && t->segments[i].last == last)
+            return i;
+    return UINT32_MAX;
+}
+
+bool tape_play_segment(struct tape *t, const struct buffer *step, uint32_t segment, struct err *err)
+{
+    CHECK(t->sealed && segment < t->n_segments);
+    struct tape_segment s = t->segments[segment];
+
+    t->device->counters.plays += segment == 0;
+    return s.first == s.last || t->device->ops->play(t->device, t, step, s.first, s.last, err);
 }
 
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err)
 {
-    CHECK(t->sealed);
-    t->device->counters.plays++;
-    return t->device->ops->play(t->device, t, step, 0, t->n_commands, err);
+    CHECK(t->n_segments == 1);
+    return tape_play_segment(t, step, 0, err);
 }
 
 bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)
@@ -307,10 +370,11 @@ bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, st
 bool tape_play_watched(struct tape *t, const struct buffer *step, const struct tape_watch *watch,
                        struct err *err)
 {
+    struct tape_segment s = t->segments[segment];
     struct step *host = mem_alloc(step->bytes);
     bool ok = host ? buffer_read(step, 0, host, step->bytes, err) : err_memory(err, "the step");
 
-    for (uint32_t i = 0; i < t->n_commands && ok; i++)
+    for (uint32_t i = s.first; i < s.last && ok; i++)
         ok = watch->before(watch->arg, &t->commands[i], host, err) && tape_play_one(t, step, i, err);
     mem_free(host);
     return ok;
@@ -319,6 +383,13 @@ bool tape_play_watched(struct tape *t, const struct buffer *step, const struct t
 uint32_t tape_n_commands(const struct tape *t)
 {
     return t->n_commands;
+}
+
+uint32_t tape_operand_rows(const struct tape *t, const struct operand *o, const struct step *step)
+{
+    if (o->tensor == 0)
+        return 0;
+    return t->tensors[o->tensor - 1].rows == ROWS_STEP ? step->n_rows : step->n_outputs;
 }
 
 uint32_t tape_n_barriers(const struct tape *t)

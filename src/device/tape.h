@@ -42,6 +42,7 @@ struct command {
     uint8_t n_operands;
     bool barrier; // before it; set by tape_seal: an earlier command since the last barrier touches one of
                   // these ranges
+    bool border;  // no device plays it
     struct operand operands[TAPE_MAX_OPERANDS];
     _Alignas(16) unsigned char args[TAPE_ARGS_BYTES];
     const char *name;  // of the operation
@@ -90,17 +91,22 @@ void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w
 void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b);
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);
 
+// Here another device changes v, a bound tensor. Between two borders lies a segment, which is played alone.
+void tape_border(struct tape *t, struct tensor v);
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
 // Chooses the packed operands, plans scratch memory, marks the barriers that are needed and no others, and
 // prepares the device's own form.
 bool tape_seal(struct tape *t, struct err *err);
-// step.n_rows and n_outputs must be within the limits.
+// Plays a tape without borders. step.n_rows and n_outputs must be within the limits.
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err);
+uint32_t tape_n_segments(const struct tape *t);                                    // one more than borders
+const struct command *tape_segment_border(const struct tape *t, uint32_t segment); // NULL: it is the last
+bool tape_play_segment(struct tape *t, const struct buffer *step, uint32_t segment, struct err *err);
 
-// Plays it command by command, each after `before` was called, when its inputs lie where it will read them.
-// False ends the play, with *err.
+// Plays a segment command by command, each after `before` was called, when its inputs lie where it will read
+// them. False ends the play, with *err.
 typedef bool tape_before(void *arg, const struct command *command, const struct step *step, struct err *err);
 struct tape_watch {
     tape_before *before;
@@ -114,9 +120,9 @@ uint32_t tape_n_barriers(const struct tape *t);
 uint64_t tape_scratch_bytes(const struct tape *t);
 void tape_print(const struct tape *t, FILE *to); // prints the sealed list, its barriers and scratch: --trace
 
-// Plays two tapes that were recorded alike, on two devices, with the same step. Before each command the
-// memory that it touches on a's device is copied to b's, so that every command is judged alone. Then the
-// operands it wrote are compared, over the rows in use.
+// Plays two tapes that were recorded alike, on two devices, with the same step, but no border. Before each
+// command the memory that it touches on a's device is copied to b's, so that every command is judged alone.
+// Then the operands it wrote are compared, over the rows in use.
 struct tape_difference {
     const char *label, *name;
     uint32_t command, operand;

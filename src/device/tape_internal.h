@@ -10,6 +10,10 @@ struct tape_tensor_plan {
     const struct buffer *bound;
 };
 
+struct tape_segment {
+    uint32_t first, last; // commands [first, last)
+};
+
 struct tape {
     struct device *device;
     struct arena *arena;
@@ -19,11 +23,16 @@ struct tape {
     struct tape_tensor_plan *tensors; // [n_tensors], tensor id i is tensors[i - 1]
     uint32_t n_tensors, tensors_capacity;
     struct buffer scratch;
+    struct tape_segment *segments; // [n_segments], made by sealing
+    uint32_t n_segments;
     const char *label;
     struct err error;
     bool sealed;
     void *native; // made by the device's seal
 };
+
+// The segment that begins and ends there, or UINT32_MAX.
+uint32_t tape_segment_of(const struct tape *t, uint32_t first, uint32_t last);
 
 // Plays one command and waits for it.
 bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err);

@@ -255,6 +255,8 @@ static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
                               .max_outputs = t->limits.max_outputs };
 
     for (uint32_t i = 0; i < t->n_commands; i++) {
+        if (t->commands[i].border)
+            continue;
         struct cpu_call call = { .command = &t->commands[i],
                                  .step = largest,
                                  .fresh = &fresh,
@@ -287,7 +289,7 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     struct cpu *cpu = (struct cpu *)d;
 
     for (uint32_t i = 0; i < t->n_commands; i++)
-        if (!cpu->kernels[t->commands[i].op])
+        if (!t->commands[i].border && !cpu->kernels[t->commands[i].op])
             return err_set(err, ERR_UNSUPPORTED, "%s: the CPU has no kernel for %s", t->commands[i].label,
                            t->commands[i].name);
     struct cpu_tape *native = mem_alloc(sizeof *native);

@@ -38,7 +38,7 @@ static uint32_t n_by_rows(const struct tape *t, const struct cpu_op *const *ops)
 {
     uint32_t n = 0;
 
-    while (n < t->n_commands && ops[t->commands[n].op]->by_rows)
+    while (n < t->n_commands && !t->commands[n].border && ops[t->commands[n].op]->by_rows)
         n++;
     return n;
 }

@@ -1,12 +1,12 @@
 // graph.c - tapes as CUDA graphs.
 //
-// seal asks every operation for its launches. The first play with a given step buffer turns them into one
-// graph. Within a command the launches follow each other; between commands there is an edge where their byte
-// ranges conflict, unless another path implies it. An edge that is a kernel's only one, in and out, is
-// programmatic (programmatic dependent launch): the later kernel starts while the earlier one drains, and
-// every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write.
-// A range of commands is played as plain launches, in order: for tape_diff, and for tapes with products by
-// the vendor's library.
+// seal asks every operation for its launches. The first play with a given step buffer turns those of a
+// segment into one graph. Within a command the launches follow each other; between commands there is an edge
+// where their byte ranges conflict, unless another path implies it. An edge that is a kernel's only one, in
+// and out, is programmatic (programmatic dependent launch): the later kernel starts while the earlier one
+// drains, and every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write. Another
+// range of commands is played as plain launches, in order: for tape_diff, and for tapes with products by the
+// vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
@@ -114,6 +114,8 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
     for (uint32_t i = 0; i < t->n_commands; i++) {
         uint32_t first = p->n_launches;
         n->first_launch[i] = first;
+        if (t->commands[i].border)
+            continue;
         p->command = &t->commands[i];
         p->private_bytes = p->counters_bytes = 0;
         if (c->table->plans[t->commands[i].op])
@@ -135,6 +137,23 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
     p->private_bytes = most;
     p->counters_bytes = (most_counters + 255) / 256 * 256;
     return true;
+}
+
+// The work in flight may use them.
+static void drop_graphs(struct cuda *c, const struct tape *t)
+{
+    struct cuda_tape *n = t->native;
+    bool waited = false;
+
+    for (uint32_t i = 0; n->graphs && i < t->n_segments; i++) {
+        if (!n->graphs[i])
+            continue;
+        if (!waited)
+            c->cu->stream_wait(c->stream);
+        waited = true;
+        c->cu->graph_exec_destroy(n->graphs[i]);
+        n->graphs[i] = NULL;
+    }
 }
 
 void cuda_tape_drop(struct device *d, struct tape *t)
@@ -167,7 +186,9 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c };
     n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
     n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
-    bool ok = n->first_launch && n->uses_private ? plan_commands(c, t, n, err) : err_memory(err, "a tape");
+    n->graphs = mem_alloc_array(t->n_segments, sizeof(cu_exec));
+    bool ok = n->first_launch && n->uses_private && n->graphs ? plan_commands(c, t, n, err)
+                                                              : err_memory(err, "a tape");
     uint64_t bytes = n->plan.private_bytes + n->plan.counters_bytes;
     if (ok && bytes > 0) {
         ok = buffer_alloc(d, bytes, &n->private_memory, err);
@@ -180,7 +201,7 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     return ok;
 }
 
-static void set_step(struct cuda_tape *n, cu_address step)
+void cuda_tape_step_set(struct cuda_tape *n, cu_address step)
 {
     for (uint32_t i = 0; i < n->plan.n_launches; i++)
         if (n->plan.launches[i].function)
@@ -189,7 +210,8 @@ static void set_step(struct cuda_tape *n, cu_address step)
 
 // Edges as pairs of launches, and the number that leave and enter each.
 struct edges {
-    cu_node *nodes;
+    struct tape_segment of;
+    cu_node *nodes; // by launch of the tape
     uint32_t *from, *to;
     uint32_t n, capacity;
     uint32_t *n_out, *n_in;
@@ -219,12 +241,12 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
 {
     uint32_t count = t->n_commands;
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = e->of.first; i < e->of.last; i++) {
         unsigned char *reached = paths + (size_t)i * count;
         for (uint32_t l = n->first_launch[i] + 1; l < n->first_launch[i + 1]; l++)
             if (!edge_add(e, l - 1, l))
                 return false;
-        for (uint32_t j = i; j-- > 0;) {
+        for (uint32_t j = i; j-- > e->of.first;) {
             bool conflict = hazard_between(&t->commands[j], &t->commands[i]) ||
                             (n->uses_private[i] && n->uses_private[j]);
             if (reached[j] || !conflict)
@@ -242,7 +264,7 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
 static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct edges *e,
                       struct err *err)
 {
-    for (uint32_t i = 0; i < n->plan.n_launches; i++) {
+    for (uint32_t i = n->first_launch[e->of.first]; i < n->first_launch[e->of.last]; i++) {
         struct cuda_launch *l = &n->plan.launches[i];
         void *params[] = { l->params };
         struct cu_kernel_node what = { .function = l->function,
@@ -264,11 +286,12 @@ static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const
     return true;
 }
 
-static bool build(struct cuda *c, struct tape *t, struct err *err)
+static bool build(struct cuda *c, struct tape *t, uint32_t segment, struct err *err)
 {
     struct cuda_tape *n = t->native;
     uint32_t count = n->plan.n_launches;
-    struct edges e = { .nodes = mem_alloc_array(count, sizeof *e.nodes),
+    struct edges e = { .of = t->segments[segment],
+                       .nodes = mem_alloc_array(count, sizeof *e.nodes),
                        .n_out = mem_alloc_array(count, sizeof *e.n_out),
                        .n_in = mem_alloc_array(count, sizeof *e.n_in) };
     unsigned char *paths = mem_alloc_array((size_t)t->n_commands, t->n_commands);
@@ -279,8 +302,8 @@ static bool build(struct cuda *c, struct tape *t, struct err *err)
 
     ok = ok && cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) &&
          add_nodes(c, n, graph, &e, err) &&
-         cuda_check(c, c->cu->graph_instantiate(&n->exec, graph, 0), "a graph", err) &&
-         cuda_check(c, c->cu->graph_upload(n->exec, c->stream), "a graph", err);
+         cuda_check(c, c->cu->graph_instantiate(&n->graphs[segment], graph, 0), "a graph", err) &&
+         cuda_check(c, c->cu->graph_upload(n->graphs[segment], c->stream), "a graph", err);
     if (graph)
         c->cu->graph_destroy(graph);
     mem_free(e.nodes);
@@ -293,21 +316,18 @@ static bool build(struct cuda *c, struct tape *t, struct err *err)
     return ok;
 }
 
-// A tape usually keeps its step buffer; another one needs a new graph.
-static bool prepare(struct cuda *c, struct tape *t, cu_address step, struct err *err)
+// A tape usually keeps its step buffer; another one needs new graphs.
+static bool prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_address step, struct err *err)
 {
     struct cuda_tape *n = t->native;
 
-    if (n->exec && n->step == step)
+    if (n->graphs[segment] && n->step == step)
         return true;
-    if (n->exec) {
-        c->cu->stream_wait(c->stream);
-        c->cu->graph_exec_destroy(n->exec);
-        n->exec = NULL;
-    }
+    if (n->step != step)
+        drop_graphs(c, t);
     n->step = step;
-    set_step(n, step);
-    return build(c, t, err);
+    cuda_tape_step_set(n, step);
+    return build(c, t, segment, err);
 }
 
 static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t last, struct err *err)
@@ -343,14 +363,11 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
         return false;
     d->counters.submissions++;
     d->counters.commands += last - first;
-    if (first == 0 && last == t->n_commands && n->plan.n_products == 0)
-        return prepare(c, t, at, err) &&
-               cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
-    if (n->exec) { // the graph's arguments are about to change
-        c->cu->stream_wait(c->stream);
-        c->cu->graph_exec_destroy(n->exec);
-        n->exec = NULL;
-    }
-    set_step(n, at);
+    uint32_t segment = n->plan.n_products == 0 ? tape_segment_of(t, first, last) : UINT32_MAX;
+    if (segment != UINT32_MAX)
+        return prepare(c, t, segment, at, err) &&
+               cuda_check(c, c->cu->graph_launch(n->graphs[segment], c->stream), "a step", err);
+    drop_graphs(c, t); // their arguments are about to change
+    cuda_tape_step_set(n, at);
     return play_range(c, t, first, last, err);
 }
