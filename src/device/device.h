@@ -94,12 +94,28 @@ struct device_queue {
     bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
     // Waits for that copy, but not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
+// When the commands of one play ran, in ns of one clock, for a profile. A lane is a thread of a processor; a
+// GPU has one. On its lane a command runs from begin to end, and waits from there to the next one's begin.
+struct command_span {
+    uint64_t begin, end;
+};
+struct play_times {
+    uint64_t begun, ended;      // of the play
+    uint32_t n_lanes;           // that took part
+    struct command_span *spans; // [lanes of the device][commands of the tape], the caller's
+};
+struct device_timing {
+    uint32_t (*n_lanes)(struct device *d);
+    // Plays the whole tape, notes times and waits for its end.
+    bool (*play)(struct device *d, struct tape *t, const struct buffer *step, struct play_times *times,
+                 struct err *err);
 };
 
 struct device {
     const struct device_ops *ops;
-    const struct device_queue *queue; // NULL: a play has finished when the next call needs its results
-    char name[16];                    // "cpu", "cuda:1"
+    const struct device_queue *queue;   // NULL: a play has finished when the next call needs its results
+    const struct device_timing *timing; // NULL: it cannot tell when a command ran
+    char name[16];                      // "cpu", "cuda:1"
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them

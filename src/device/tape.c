@@ -367,8 +367,25 @@ bool tape_play_one(struct tape *t, const struct buffer *step, uint32_t index, st
            t->device->ops->wait(t->device, err);
 }
 
-bool tape_play_watched(struct tape *t, const struct buffer *step, const struct tape_watch *watch,
-                       struct err *err)
+bool tape_play_timed(struct tape *t, const struct buffer *step, struct play_times *times, struct err *err)
+{
+    CHECK(t->sealed && t->device->timing);
+    t->device->counters.plays++;
+    return t->device->timing->play(t->device, t, step, times, err);
+}
+
+bool tape_play_repeated(struct tape *t, const struct buffer *step, uint32_t index, uint32_t n,
+                        struct err *err)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = t->device->ops->play(t->device, t, step, index, index + 1, err);
+    return ok && t->device->ops->wait(t->device, err);
+}
+
+bool tape_play_watched(struct tape *t, const struct buffer *step, uint32_t segment,
+                       const struct tape_watch *watch, struct err *err)
 {
     struct tape_segment s = t->segments[segment];
     struct step *host = mem_alloc(step->bytes);
@@ -383,6 +400,11 @@ bool tape_play_watched(struct tape *t, const struct buffer *step, const struct t
 uint32_t tape_n_commands(const struct tape *t)
 {
     return t->n_commands;
+}
+
+const struct command *tape_command(const struct tape *t, uint32_t index)
+{
+    return &t->commands[index];
 }
 
 uint32_t tape_operand_rows(const struct tape *t, const struct operand *o, const struct step *step)

@@ -112,10 +112,19 @@ struct tape_watch {
     tape_before *before;
     void *arg;
 };
-bool tape_play_watched(struct tape *t, const struct buffer *step, const struct tape_watch *watch,
-                       struct err *err);
+bool tape_play_watched(struct tape *t, const struct buffer *step, uint32_t segment,
+                       const struct tape_watch *watch, struct err *err);
+
+// Plays it, notes when each command ran, and waits for the end. For devices with `timing`.
+bool tape_play_timed(struct tape *t, const struct buffer *step, struct play_times *times, struct err *err);
+// Plays one command n times, and waits for the end.
+bool tape_play_repeated(struct tape *t, const struct buffer *step, uint32_t index, uint32_t n,
+                        struct err *err);
 
 uint32_t tape_n_commands(const struct tape *t);
+const struct command *tape_command(const struct tape *t, uint32_t index);
+// Rows of a tensor that a play with this step uses; 0: the operand is no tensor.
+uint32_t tape_operand_rows(const struct tape *t, const struct operand *o, const struct step *step);
 uint32_t tape_n_barriers(const struct tape *t);
 uint64_t tape_scratch_bytes(const struct tape *t);
 void tape_print(const struct tape *t, FILE *to); // prints the sealed list, its barriers and scratch: --trace

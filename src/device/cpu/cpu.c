@@ -40,7 +40,8 @@ struct cpu_play {
     const struct step *step;
     uint32_t first, last;
     uint32_t n_threads;
-    bool by_rows; // the tape's first commands run on a row partition
+    bool by_rows;             // the tape's first commands run on a row partition
+    struct play_times *times; // or NULL
 };
 
 static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command,
@@ -116,6 +117,24 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
     }
 }
 
+// Where to note the times of a command on this thread; NULL: nowhere.
+static struct command_span *span_of(const struct cpu_play *p, unsigned thread, uint32_t command)
+{
+    return p->times ? &p->times->spans[(size_t)thread * p->tape->n_commands + command] : NULL;
+}
+
+static void span_begin(struct command_span *span)
+{
+    if (span)
+        span->begin = clock_ns();
+}
+
+static void span_end(struct command_span *span)
+{
+    if (span)
+        span->end = clock_ns();
+}
+
 // Plays the thread's part of the step, tile after tile.
 static void play_part(const struct cpu_play *p, unsigned thread, void *local)
 {
@@ -126,11 +145,14 @@ static void play_part(const struct cpu_play *p, unsigned thread, void *local)
         const struct cpu_kernel *kernel = p->cpu->kernels[part->commands[i].op];
         uint64_t fresh = ~(uint64_t)0;
         struct cpu_call call = { &part->commands[i], part->step, local, &fresh, .thread = 0, .n_threads = 1 };
+        struct command_span *span = span_of(p, thread, i);
         struct cpu_plan plan = { 0 };
+        span_begin(span);
         kernel->plan(&call, &plan);
         for (uint32_t phase = 0; phase < plan.n_phases; phase++)
             if (plan.n_tiles[phase] > 0)
                 kernel->run(&call, phase, 0, plan.n_tiles[phase]);
+        span_end(span);
     }
 }
 
@@ -203,14 +225,18 @@ static void play_commands(void *arg, unsigned thread)
         first = native->partition.n_commands;
     }
     for (uint32_t i = first; i < p->last; i++) {
-        if (i > p->first && (p->tape->commands[i].barrier || i == first))
-            thread_pool_barrier(p->cpu->pool);
+        if (i > p->first && (p->tape->commands[i].barrier || i == first) && !pass_barrier(p, thread, i))
+            return;
+        if (thread == 0 && p->cpu->device.uses_file)
+            read_ahead(p, i, &call, &ahead);
+        struct command_span *span = span_of(p, thread, i);
+        span_begin(span);
         play_command(p, i, &call);
+        span_end(span);
     }
 }
 
-static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
-                     uint32_t last, struct err *err)
+static void play_range(struct cpu *cpu, struct cpu_play p)
 {
     struct tape *t = p.tape;
     struct cpu_tape *native = t->native;
@@ -222,14 +248,42 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     for (atomic_uint *at = counters_of(cpu, native, first, 0); at < counters_of(cpu, native, last, 0); at++)
         atomic_store_explicit(at, 0, memory_order_relaxed);
+    atomic_store_explicit(&cpu->stop_at, UINT32_MAX, memory_order_relaxed);
+    if (p.times)
+        *p.times = (struct play_times){ clock_ns(), 0, p.n_threads, p.times->spans };
     struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
+    if (p.times)
+        p.times->ended = clock_ns();
     if (!p.by_rows)
         thread_count_note(&cpu->count, time, clock_ns());
     cpu->device.counters.submissions++;
     cpu->device.counters.commands += last - first;
     for (uint32_t i = p.by_rows ? native->partition.n_commands : first; i < last; i++)
-        d->counters.barriers += t->commands[i].barrier || (p.by_rows && i == native->partition.n_commands);
-    return true;
+        cpu->device.counters.barriers +=
+            t->commands[i].barrier || (p.by_rows && i == native->partition.n_commands);
+}
+
+static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                     uint32_t last, struct err *err)
+{
+    struct cpu *cpu = (struct cpu *)d;
+
+    play_range(cpu, (struct cpu_play){ cpu, t, step->host, first, last, cpu->count.n, false, NULL });
+    return !is_stopped() || err_set(err, ERR_CANCELLED, "the computation was stopped");
+}
+
+static bool cpu_play_timed(struct device *d, struct tape *t, const struct buffer *step,
+                           struct play_times *times, struct err *err)
+{
+    struct cpu *cpu = (struct cpu *)d;
+
+    play_range(cpu, (struct cpu_play){ cpu, t, step->host, 0, t->n_commands, cpu->count.n, false, times });
+    return !is_stopped() || err_set(err, ERR_CANCELLED, "the computation was stopped");
+}
+
+static uint32_t cpu_n_lanes(struct device *d)
+{
+    return thread_pool_size(((struct cpu *)d)->pool);
 }
 
 static bool cpu_wait(struct device *d, struct err *err)
@@ -441,6 +495,7 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
     static const struct device_ops ops = { cpu_close, cpu_info, cpu_buffer_alloc, cpu_release,
                                            cpu_write, cpu_read, cpu_weight_take,  cpu_supports,
                                            cpu_seal,  cpu_drop, cpu_play,         cpu_wait };
+    static const struct device_timing timing = { cpu_n_lanes, cpu_play_timed };
     unsigned n_threads = options->n_threads ? options->n_threads : thread_count_available();
     struct cpu *cpu = mem_alloc(sizeof *cpu);
 
@@ -453,6 +508,8 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         cpu->options = *options;
         cpu->features = cpu_features() & (options->features ? options->features : (uint32_t)CPU_ALL);
         cpu->device.ops = &ops;
+        cpu->device.timing = &timing;
+        cpu->device.can_use_file = true;
         snprintf(cpu->device.name, sizeof cpu->device.name, options->plain ? "cpu:plain" : "cpu");
         cpu->pool = thread_pool_create(n_threads);
         cpu->count = thread_count_of(n_threads);

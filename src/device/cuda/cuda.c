@@ -292,7 +292,9 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     static const struct device_ops ops = { cuda_close,     cuda_info,      cuda_alloc,       cuda_release,
                                            cuda_write,     cuda_read,      cuda_weight_take, cuda_supports,
                                            cuda_tape_seal, cuda_tape_drop, cuda_tape_play,   cuda_wait };
-    static const struct device_queue queue = { cuda_fetch, cuda_collect };
+    static const struct device_queue queue = { cuda_fetch,   cuda_collect, cuda_send,
+                                               cuda_connect, cuda_pin,     cuda_unpin };
+    static const struct device_timing timing = { cuda_n_lanes, cuda_tape_play_timed };
     uint32_t n = cuda_n_devices(err);
 
     if (n == 0)
@@ -308,6 +310,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     }
     c->device.ops = &ops;
     c->device.queue = &queue;
+    c->device.timing = &timing;
     snprintf(c->device.name, sizeof c->device.name, "cuda:%u", ordinal);
     c->cu = driver_load(err);
     c->table = table;

@@ -28,8 +28,9 @@ struct cuda_tape {
     uint32_t *first_launch; // [n_commands + 1]
     bool *uses_private;     // [n_commands]
     struct buffer private_memory;
-    cu_exec exec;
-    cu_address step; // the step buffer that exec was built for
+    cu_exec *graphs;            // [n_segments], NULL before their first play
+    cu_address step;            // the step buffer that they were built for
+    struct cuda_timing *timing; // cuda_timing.c; NULL until a play was timed
 };
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
@@ -39,3 +40,7 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
 void cuda_tape_drop(struct device *d, struct tape *t);
 bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
                     uint32_t last, struct err *err);
+uint32_t cuda_n_lanes(struct device *d);
+bool cuda_tape_play_timed(struct device *d, struct tape *t, const struct buffer *step,
+                          struct play_times *times, struct err *err);
+void cuda_timing_drop(struct cuda *c, struct cuda_timing *timing); // NULL is allowed

@@ -79,6 +79,7 @@ struct cu_edge {
     F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                 \
     F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                    \
     F(event_wait, "cuEventSynchronize", (cu_event event))                                                   \
+    F(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                         \
     F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                             \
     F(module_unload, "cuModuleUnload", (cu_module module))                                                  \
     F(module_function, "cuModuleGetFunction", (cu_function * function, cu_module module, const char *name)) \
@@ -91,6 +92,8 @@ struct cu_edge {
     F(graph_kernel, "cuGraphAddKernelNode_v2",                                                              \
       (cu_node * node, cu_graph graph, const cu_node *after, size_t n_after,                                \
        const struct cu_kernel_node *what))                                                                  \
+    F(graph_event, "cuGraphAddEventRecordNode",                                                             \
+      (cu_node * node, cu_graph graph, const cu_node *after, size_t n_after, cu_event event))               \
     F(graph_edges, "cuGraphAddDependencies_v2",                                                             \
       (cu_graph graph, const cu_node *from, const cu_node *to, const struct cu_edge *edges, size_t n))      \
     F(graph_instantiate, "cuGraphInstantiateWithFlags",                                                     \

@@ -165,8 +165,9 @@ void cuda_tape_drop(struct device *d, struct tape *t)
         return;
     c->cu->context_set(c->context);
     c->cu->stream_wait(c->stream);
-    if (n->exec)
-        c->cu->graph_exec_destroy(n->exec);
+    drop_graphs(c, t);
+    mem_free(n->graphs);
+    cuda_timing_drop(c, n->timing);
     buffer_release(&n->private_memory);
     mem_free(n->plan.launches);
     mem_free(n->first_launch);
