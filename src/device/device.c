@@ -15,6 +15,19 @@ bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, 
     return d->queue->collect(d, fetch, to, bytes, err);
 }
 
+bool device_can_send(const struct device *from, const struct device *to)
+{
+    return from->queue && from->queue->send && to->queue && to->queue->send == from->queue->send;
+}
+
+bool device_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+                 struct err *err)
+{
+    CHECK(device_can_send(d, to->device) && bytes <= from->bytes && bytes <= to->bytes);
+    d->counters.sent_bytes += bytes;
+    return d->queue->send(d, from, to, bytes, err);
+}
+
 void device_close(struct device *d)
 {
     if (d)

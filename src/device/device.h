@@ -1,8 +1,7 @@
 // device.h - what a device must be able to do: memory, weights in its own layout, and playing tapes.
 //
-// One folder per device implements this table; nothing else in ingot knows which device it is on. A device
-// knows no model. Unless said otherwise: one thread at a time per device; errors go to err and leave nothing
-// behind.
+// One folder per device implements this table; nothing else knows which device it is on. A device knows no
+// model. Unless said otherwise: one thread at a time per device; errors go to err and leave nothing behind.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,10 +55,9 @@ struct device_info {
     uint64_t memory_bytes, free_bytes;
 };
 
-// Counted since the device was opened.
-struct device_counters {
-    uint64_t plays, commands, barriers, dispatches, submissions, waits, read_bytes, write_bytes, buffers,
-        pipelines;
+struct device_counters { // since the device was opened
+    uint64_t plays, commands, barriers, dispatches, submissions, waits, read_bytes, write_bytes, sent_bytes,
+        buffers, pipelines, ahead_bytes; // ahead: of weights in files, asked for before they were read
 };
 
 struct device_ops {
@@ -87,13 +85,24 @@ struct device_ops {
 
 // A device whose plays continue while the caller goes on. Results are requested after one play and collected
 // while the next one runs.
-enum { DEVICE_FETCHES = 2, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
+enum { DEVICE_FETCHES = 8, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
     // Copies the first bytes of b to the host once everything played so far has finished. fetch: which of the
     // DEVICE_FETCHES places.
     bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
     // Waits for that copy, but not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
+    // These may be NULL. Copies the first bytes to a buffer of another device that has the same send, after
+    // all that was played on both, and before what is played on either from now on. No thread waits.
+    bool (*send)(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+                 struct err *err);
+    // Prepares that, and tries it. *direct: the copies do not go through the host.
+    bool (*connect)(struct device *from, struct device *to, bool *direct, struct err *err);
+    // Memory of the host that it copies from and to at full speed, zeroed or not; NULL: there is no more.
+    void *(*pin)(struct device *d, uint64_t bytes);
+    void (*unpin)(struct device *d, void *at);
+};
+
 // When the commands of one play ran, in ns of one clock, for a profile. A lane is a thread of a processor; a
 // GPU has one. On its lane a command runs from begin to end, and waits from there to the next one's begin.
 struct command_span {
@@ -132,4 +141,8 @@ void weight_release(struct weight *w);
 // For devices with a queue.
 bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
 bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
+// Whether `send` of one reaches the other.
+bool device_can_send(const struct device *from, const struct device *to);
+bool device_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+                 struct err *err);
 void device_close(struct device *d); // NULL is allowed

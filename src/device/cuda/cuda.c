@@ -42,8 +42,12 @@ static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struc
     if (rounded < bytes || c->cu->alloc(&at, rounded) != 0)
         return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes,
                        d->name);
+    if (!cuda_check(c, c->cu->clear(at, 0, rounded, c->stream), "clearing memory", err)) {
+        c->cu->give_back(at);
+        return false;
+    }
     *b = (struct buffer){ .device = d, .bytes = bytes, .native = (void *)(uintptr_t)at };
-    return cuda_check(c, c->cu->clear(at, 0, rounded, c->stream), "clearing memory", err);
+    return true;
 }
 
 static void cuda_release(struct device *d, struct buffer *b)
@@ -119,6 +123,22 @@ static bool cuda_collect(struct device *d, uint32_t fetch, void *to, uint64_t by
         return false;
     memcpy(to, c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES, bytes);
     return true;
+}
+
+static void *cuda_pin(struct device *d, uint64_t bytes)
+{
+    struct cuda *c = (struct cuda *)d;
+    void *at = NULL;
+
+    return use(c, NULL) && c->cu->host_alloc(&at, bytes, CU_HOST_PORTABLE) == 0 ? at : NULL;
+}
+
+static void cuda_unpin(struct device *d, void *at)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    if (at && c->cu->context_set(c->context) == 0)
+        c->cu->host_free(at);
 }
 
 static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
@@ -217,6 +237,8 @@ static void cuda_close(struct device *d)
         for (int i = 0; i < DEVICE_FETCHES; i++)
             if (c->fetched[i])
                 c->cu->event_destroy(c->fetched[i]);
+        if (c->reached)
+            c->cu->event_destroy(c->reached);
         if (c->stream)
             c->cu->stream_destroy(c->stream);
     }
@@ -230,6 +252,27 @@ static int attribute(const struct cuda *c, int which)
 {
     int value = 0;
     return c->cu->device_attribute(&value, which, c->ordinal) == 0 ? value : 0;
+}
+
+// Plans divide by these.
+static bool read_limits(struct cuda *c, struct err *err)
+{
+    int n_sms = attribute(c, CU_ATTRIBUTE_SM_COUNT), shared = attribute(c, CU_ATTRIBUTE_SHARED_OPTIN),
+        major = attribute(c, CU_ATTRIBUTE_MAJOR);
+
+    if (n_sms <= 0 || shared <= STATIC_SHARED_BYTES || major <= 0)
+        return err_set(
+            err, ERR_DEVICE,
+            "%s: the driver tells of %d multiprocessors with %d bytes of shared memory, capability "
+            "%d; it cannot be used",
+            c->device.name, n_sms, shared, major);
+    c->limits = (struct cuda_limits){
+        .n_sms = (uint32_t)n_sms,
+        .shared_bytes = (uint32_t)shared - STATIC_SHARED_BYTES,
+        .capability = (uint32_t)(major * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
+        .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
+    };
+    return true;
 }
 
 static bool start(struct cuda *c, struct err *err)
@@ -253,12 +296,10 @@ static bool start(struct cuda *c, struct err *err)
     for (int i = 0; i < DEVICE_FETCHES; i++)
         if (!cuda_check(c, cu->event_create(&c->fetched[i], CU_EVENT_NO_TIMING), "an event", err))
             return false;
-    c->limits = (struct cuda_limits){
-        .n_sms = (uint32_t)attribute(c, CU_ATTRIBUTE_SM_COUNT),
-        .shared_bytes = (uint32_t)attribute(c, CU_ATTRIBUTE_SHARED_OPTIN) - STATIC_SHARED_BYTES,
-        .capability = (uint32_t)(attribute(c, CU_ATTRIBUTE_MAJOR) * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
-        .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
-    };
+    if (!cuda_check(c, cu->event_create(&c->reached, CU_EVENT_NO_TIMING), "an event", err))
+        return false;
+    if (!read_limits(c, err))
+        return false;
     c->modules = mem_alloc_array(cuda_n_images, sizeof *c->modules);
     for (; c->n_modules < cuda_n_images; c->n_modules++) {
         const struct cuda_image *image = &cuda_images[c->n_modules];

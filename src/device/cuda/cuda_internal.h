@@ -19,6 +19,7 @@ struct cuda {
     unsigned char *staging; // pinned: a ring for small writes, then the places of fetches
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];
+    cu_event reached; // by the stream, when another device was to follow
     bool retained;
 };
 
@@ -36,10 +37,17 @@ struct cuda_tape {
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
 
+// peer.c: entries of struct device_queue
+bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+               struct err *err);
+bool cuda_connect(struct device *from, struct device *to, bool *direct, struct err *err);
+
 bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
 void cuda_tape_drop(struct device *d, struct tape *t);
+void cuda_tape_step_set(struct cuda_tape *n, cu_address step); // in the arguments of all launches
 bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
                     uint32_t last, struct err *err);
+
 uint32_t cuda_n_lanes(struct device *d);
 bool cuda_tape_play_timed(struct device *d, struct tape *t, const struct buffer *step,
                           struct play_times *times, struct err *err);

@@ -78,6 +78,13 @@ struct cu_edge {
     F(event_create, "cuEventCreate", (cu_event * event, unsigned flags))                                    \
     F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                 \
     F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                    \
+    F(stream_follow, "cuStreamWaitEvent", (cu_stream stream, cu_event event, unsigned flags))               \
+    F(peer_can, "cuDeviceCanAccessPeer", (int *can, cu_device device, cu_device other))                     \
+    F(peer_enable, "cuCtxEnablePeerAccess", (cu_context other, unsigned flags))                             \
+    F(peer_disable, "cuCtxDisablePeerAccess", (cu_context other))                                           \
+    F(peer_copy, "cuMemcpyPeerAsync",                                                                       \
+      (cu_address to, cu_context to_context, cu_address from, cu_context from_context, size_t bytes,        \
+       cu_stream stream))                                                                                   \
     F(event_wait, "cuEventSynchronize", (cu_event event))                                                   \
     F(event_elapsed, "cuEventElapsedTime", (float *ms, cu_event from, cu_event to))                         \
     F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                             \

@@ -133,7 +133,7 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
     static const struct device_ops ops = { metal_close, metal_info, metal_alloc,       metal_release,
                                            metal_write, metal_read, metal_weight_take, metal_supports,
                                            metal_seal,  metal_drop, metal_play,        metal_wait };
-    static const struct device_queue queue = { metal_fetch, metal_collect };
+    static const struct device_queue queue = { .fetch = metal_fetch, .collect = metal_collect };
     struct metal *m;
 
     if (!objc_load(err))
@@ -143,7 +143,10 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
         err_memory(err, "a device");
         return NULL;
     }
-    *m = (struct metal){ .device = { .ops = &ops, .queue = &queue },
+    *m = (struct metal){ .device = { .ops = &ops,
+                                     .queue = &queue,
+                                     .max_head_dim = options->table->max_head_dim,
+                                     .fusions = options->table->fusions },
                          .table = options->table,
                          .options = *options };
     m->options.archive = NULL;

@@ -1,0 +1,357 @@
+// fake_driver.h - NVIDIA's driver for tests without a GPU: its memory is the process's, and its kernels do
+// nothing, so that every token is 0.
+#pragma once
+#include <stdlib.h>
+#include "device/cuda/cuda.h"
+#include "engine/stage/device_check.h"
+#include "testing.h"
+
+enum { LAUNCH_FAILED = 719, LOST = 999 };
+
+static struct {
+    uint64_t memory_bytes, used_bytes;
+    unsigned modules, launches, waits, waits_at_fault, launches_at_wait[64];
+    unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
+    int n_devices;                                       // 0: one
+    bool has_peers, spoils_direct, spoils_all;           // copies between devices arrive changed
+    unsigned n_enabled, n_copies, n_follows;
+    bool computes_wrong;
+    unsigned calls, fail_call; // of all that may fail
+    int n_live;                // blocks of memory
+} fake;
+
+// Counts a call; whether it is the one that fails. Calls that give back do not, nor does the choice of a
+// context, which comes before them too.
+static bool fails(void)
+{
+    return ++fake.calls == fake.fail_call;
+}
+
+static cu_result name_of(cu_result result, const char **name)
+{
+    *name = result == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
+    return 0;
+}
+static cu_result count_devices(int *n)
+{
+    if (fails())
+        return LOST;
+    *n = fake.n_devices ? fake.n_devices : 1;
+    return 0;
+}
+static cu_result get_device(cu_device *device, int ordinal)
+{
+    if (fails())
+        return LOST;
+    *device = ordinal;
+    return 0;
+}
+static cu_result get_name(char *name, int n, cu_device device)
+{
+    (void)device;
+    snprintf(name, (size_t)n, "a fake device");
+    return 0;
+}
+static cu_result get_attribute(int *value, int attribute, cu_device device)
+{
+    if (fails())
+        return LOST;
+    (void)device;
+    *value = attribute == CU_ATTRIBUTE_SM_COUNT       ? 4
+             : attribute == CU_ATTRIBUTE_MAJOR        ? 9
+             : attribute == CU_ATTRIBUTE_SHARED_OPTIN ? 232448
+                                                      : 0;
+    return 0;
+}
+static cu_result retain(cu_context *context, cu_device device)
+{
+    if (fails())
+        return LOST;
+    (void)device;
+    *context = &fake;
+    return 0;
+}
+static cu_result release(cu_device device)
+{
+    (void)device;
+    return 0;
+}
+static cu_result set_flags(cu_device device, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)device, (void)flags;
+    return 0;
+}
+static cu_result set_context(cu_context context)
+{
+    (void)context;
+    return 0;
+}
+static cu_result memory_info(size_t *free_bytes, size_t *total)
+{
+    if (fails())
+        return LOST;
+    *total = fake.memory_bytes;
+    *free_bytes = fake.memory_bytes - fake.used_bytes;
+    return 0;
+}
+static cu_result alloc(cu_address *at, size_t bytes)
+{
+    if (fails() || ++fake.allocs == fake.fail_alloc)
+        return CU_OUT_OF_MEMORY;
+    *at = (cu_address)(uintptr_t)malloc(bytes);
+    fake.n_live += *at != 0;
+    return *at ? 0 : CU_OUT_OF_MEMORY;
+}
+static cu_result give_back(cu_address at)
+{
+    fake.n_live -= at != 0;
+    free((void *)(uintptr_t)at);
+    return 0;
+}
+static cu_result host_alloc(void **at, size_t bytes, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)flags;
+    *at = malloc(bytes);
+    fake.n_live += *at != NULL;
+    return *at ? 0 : CU_OUT_OF_MEMORY;
+}
+static cu_result host_free(void *at)
+{
+    fake.n_live -= at != NULL;
+    free(at);
+    return 0;
+}
+static cu_result clear(cu_address at, unsigned char value, size_t bytes, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)stream;
+    memset((void *)(uintptr_t)at, value, bytes);
+    return 0;
+}
+static cu_result write_to(cu_address to, const void *from, size_t bytes, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return 0;
+}
+// One tape it computes right, unless it is told not to: the known answer.
+static cu_result read_from(void *to, cu_address from, size_t bytes, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)stream;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    for (uint32_t i = 0; bytes == DEVICE_CHECK_BYTES && !fake.computes_wrong && i < DEVICE_CHECK_ROWS; i++)
+        ((float *)to)[i] = device_check_answer(i);
+    return 0;
+}
+static cu_result make_handle(void **handle, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)flags;
+    *handle = &fake;
+    return 0;
+}
+static cu_result drop_handle(void *handle)
+{
+    (void)handle;
+    return 0;
+}
+static cu_result record_event(cu_event event, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)event, (void)stream;
+    return 0;
+}
+static cu_result follow(cu_stream stream, cu_event event, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)stream, (void)event, (void)flags;
+    fake.n_follows++;
+    return 0;
+}
+static cu_result can_reach(int *can, cu_device device, cu_device other)
+{
+    if (fails())
+        return LOST;
+    *can = fake.has_peers && device != other;
+    return 0;
+}
+static cu_result enable_peer(cu_context other, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)other, (void)flags;
+    fake.n_enabled++;
+    return 0;
+}
+static cu_result disable_peer(cu_context other)
+{
+    (void)other;
+    fake.n_enabled--;
+    return 0;
+}
+static cu_result copy_to_peer(cu_address to, cu_context to_context, cu_address from, cu_context from_context,
+                              size_t bytes, cu_stream stream)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)to;
+    (void)to_context, (void)from_context, (void)stream;
+    if (fails())
+        return LOST;
+
+    memcpy(at, (const void *)(uintptr_t)from, bytes);
+    at[bytes / 2] ^= fake.spoils_all || (fake.spoils_direct && fake.n_enabled > 0);
+    fake.n_copies++;
+    return 0;
+}
+static cu_result lose(cu_result how)
+{
+    fake.waits_at_fault = fake.waits;
+    return how;
+}
+static cu_result wait_for_event(cu_event event)
+{
+    (void)event;
+    if (fake.waits < 64)
+        fake.launches_at_wait[fake.waits] = fake.launches;
+    return ++fake.waits == fake.fail_wait || fails() ? lose(LAUNCH_FAILED) : 0;
+}
+static cu_result load_module(cu_module *module, const void *image)
+{
+    if (fails())
+        return LOST;
+    (void)image;
+    fake.modules++;
+    *module = &fake;
+    return 0;
+}
+static cu_result find_function(cu_function *function, cu_module module, const char *name)
+{
+    if (fails())
+        return LOST;
+    (void)module, (void)name;
+    *function = &fake;
+    return 0;
+}
+static cu_result set_function(cu_function function, int attribute, int value)
+{
+    if (fails())
+        return LOST;
+    (void)function, (void)attribute, (void)value;
+    return 0;
+}
+static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared_bytes, cu_stream stream, void **params, void **extra)
+{
+    if (fails())
+        return LOST;
+    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared_bytes,
+        (void)stream, (void)params;
+    (void)extra;
+    return 0;
+}
+static cu_result add_node(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after,
+                          const struct cu_kernel_node *what)
+{
+    if (fails())
+        return LOST;
+    (void)graph, (void)after, (void)n_after, (void)what;
+    *node = &fake;
+    return 0;
+}
+static cu_result add_edges(cu_graph graph, const cu_node *from, const cu_node *to,
+                           const struct cu_edge *edges, size_t n)
+{
+    if (fails())
+        return LOST;
+    (void)graph, (void)from, (void)to, (void)edges, (void)n;
+    return 0;
+}
+static cu_result instantiate(cu_exec *exec, cu_graph graph, unsigned long long flags)
+{
+    if (fails())
+        return LOST;
+    (void)graph, (void)flags;
+    *exec = &fake;
+    return 0;
+}
+static cu_result upload(cu_exec exec, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)exec, (void)stream;
+    return 0;
+}
+static cu_result launch_graph(cu_exec exec, cu_stream stream)
+{
+    (void)exec, (void)stream;
+    return ++fake.launches == fake.fail_launch || fails() ? lose(LOST) : 0;
+}
+
+static const struct driver driver = {
+    .error_name = name_of,
+    .device_count = count_devices,
+    .device_get = get_device,
+    .device_name = get_name,
+    .device_attribute = get_attribute,
+    .primary_retain = retain,
+    .primary_release = release,
+    .primary_flags = set_flags,
+    .context_set = set_context,
+    .memory_info = memory_info,
+    .alloc = alloc,
+    .give_back = give_back,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .clear = clear,
+    .write = write_to,
+    .read = read_from,
+    .stream_create = make_handle,
+    .stream_destroy = drop_handle,
+    .stream_wait = drop_handle,
+    .event_create = make_handle,
+    .event_destroy = drop_handle,
+    .event_record = record_event,
+    .event_wait = wait_for_event,
+    .stream_follow = follow,
+    .peer_can = can_reach,
+    .peer_enable = enable_peer,
+    .peer_disable = disable_peer,
+    .peer_copy = copy_to_peer,
+    .module_load = load_module,
+    .module_unload = drop_handle,
+    .module_function = find_function,
+    .function_set = set_function,
+    .launch = launch,
+    .graph_create = make_handle,
+    .graph_destroy = drop_handle,
+    .graph_kernel = add_node,
+    .graph_edges = add_edges,
+    .graph_instantiate = instantiate,
+    .graph_upload = upload,
+    .graph_launch = launch_graph,
+    .graph_exec_destroy = drop_handle,
+};
+
+static inline struct ingot_request_options request(void)
+{
+    static const uint32_t tokens[] = { 5, 6, 7 };
+    struct ingot_request_options r = ingot_request_defaults();
+
+    r.tokens = tokens;
+    r.n_tokens = 3;
+    r.max_tokens = 20;
+    r.sampling.temperature = 0;
+    r.ignore_eos = true;
+    return r;
+}

@@ -1,0 +1,179 @@
+// test_cuda_places.c - which devices an engine takes where nobody names them, or where the named ones are too
+// small: other GPUs, the processor for layers or for experts. On a fake driver.
+#include "engine/api.h"
+#include "engine/stage/plan.h"
+#include "fake_driver.h"
+
+#define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
+
+static struct ingot_engine_options found_options(const char *model)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+
+    o.model = model;
+    o.n_sequences = 1;
+    o.speculate = INGOT_SPECULATE_OFF;
+    o.n_batch = 64; // probes are shorter
+    return o;
+}
+
+// A share of what the model needs alone.
+static void set_memory(const struct ingot_engine_options *o, double share)
+{
+    struct place_memory need;
+    struct device_info info;
+    struct err err;
+
+    fake.memory_bytes = 1ull << 32;
+    driver_replace(&driver);
+    assert_ok(engine_estimate(o, &need, &info, &err), &err);
+    fake.memory_bytes = (uint64_t)(share * (double)(need.weights + need.pages + need.scratch));
+}
+
+static struct ingot_engine *open_found(const struct ingot_engine_options *o)
+{
+    struct ingot_error error = { 0 };
+    struct ingot_request_options r = request();
+    struct ingot_result result;
+
+    struct ingot_engine *engine = ingot_engine_open(o, &error);
+    if (!engine || !ingot_generate(engine, &r, NULL, NULL, &result, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(result.n_generated, 20);
+    return engine;
+}
+
+static void check_devices(const struct engine_loaded *l, const char *first, const char *second)
+{
+    assert_int_equal(l->devices.n, second ? 2 : 1);
+    assert_int_equal(l->placement.n, l->devices.n);
+    assert_string_equal(l->devices.at[0]->name, first);
+    if (second)
+        assert_string_equal(l->devices.at[1]->name, second);
+}
+
+// Where a GPU has no room for all, the processor has the rest; but not if the device was named.
+static void the_processor_takes_what_does_not_fit(void **state)
+{
+    struct ingot_engine_options o = found_options(MODEL);
+    struct ingot_error error;
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    set_memory(&o, 1.0);
+    struct ingot_engine *engine = open_found(&o);
+    check_devices(engine->inner.loaded, "cuda:0", NULL);
+    ingot_engine_close(engine);
+    set_memory(&o, 0.9);
+    engine = open_found(&o);
+    check_devices(engine->inner.loaded, "cuda:0", "cpu");
+    ingot_engine_close(engine);
+    o.device = "cuda";
+    assert_null(ingot_engine_open(&o, &error));
+    assert_int_equal(error.code, INGOT_MEMORY);
+    assert_int_equal(fake.n_live, 0);
+}
+
+// As few experts as must leave the GPU, and none where the caller says so.
+static void experts_leave_a_device_that_is_too_small(void **state)
+{
+    struct ingot_engine_options o = found_options(SOURCE_DIR "/tests/golden/qwen3moe/model.gguf");
+    struct ingot_error error;
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    o.device = "cuda";
+    set_memory(&o, 0.95);
+    struct ingot_engine *engine = open_found(&o);
+    const struct engine_loaded *l = engine->inner.loaded;
+    check_devices(l, "cuda:0", NULL);
+    assert_string_equal(l->devices.experts->name, "cpu");
+    struct stage_shape shape = l->stages[0].shape;
+    assert_true(shape.n_away > 0 && shape.n_away == l->devices.n_away);
+    struct place_memory need = place_memory(&l->model, &shape);
+    assert_true(need.weights + need.pages + need.scratch <= fake.memory_bytes);
+    shape.n_away--;
+    need = place_memory(&l->model, &shape);
+    assert_true(need.weights + need.pages + need.scratch > fake.memory_bytes);
+    ingot_engine_close(engine);
+    o.experts = "none";
+    assert_null(ingot_engine_open(&o, &error));
+    assert_int_equal(error.code, INGOT_MEMORY);
+    assert_non_null(strstr(error.message, "--experts cpu:"));
+    assert_int_equal(fake.n_live, 0);
+}
+
+// For one answer the first GPU is enough where all fits; what does not fit there has the second one, too.
+static void other_gpus_are_found(void **state)
+{
+    struct ingot_engine_options o = found_options(MODEL);
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    fake.n_devices = 2;
+    fake.has_peers = true;
+    set_memory(&o, 1.0);
+    struct ingot_engine *engine = open_found(&o);
+    check_devices(engine->inner.loaded, "cuda:0", NULL);
+    ingot_engine_close(engine);
+    set_memory(&o, 0.9);
+    engine = open_found(&o);
+    check_devices(engine->inner.loaded, "cuda:0", "cuda:1");
+    ingot_engine_close(engine);
+    o.n_sequences = 8; // what the plan finds: one of them, or both, and nothing else
+    set_memory(&o, 1.0);
+    engine = open_found(&o);
+    const struct engine_loaded *l = engine->inner.loaded;
+    assert_true(l->devices.n == l->placement.n && l->devices.n <= 2);
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        assert_int_equal(strncmp(l->devices.at[i]->name, "cuda", 4), 0);
+    ingot_engine_close(engine);
+    assert_int_equal(fake.n_live, 0);
+}
+
+// A link counts in the time of a token, and in that of a prompt.
+static void links_are_part_of_a_prediction(void **state)
+{
+    struct ingot_engine_options o = found_options(MODEL);
+    struct plan *p = calloc(1, sizeof *p);
+    struct err err;
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    set_memory(&o, 2.0);
+    o.device = "cuda,cpu";
+    o.stages = "1";
+    struct ingot_engine *engine = open_found(&o);
+    const struct engine_loaded *l = engine->inner.loaded;
+    struct plan_request r = {
+        .model = &l->model, .devices = &l->devices, .shape = &l->stages[0].shape, .pinned = &l->placement
+    };
+    assert_ok(plan_layers(&r, p, &err), &err);
+    assert_true(p->links[0][1].bytes > 0 && p->links[0][1].latency_ns > 0);
+    assert_true(p->link_ns[0][PROBE_ONE] > 0 && p->link_ns[1][PROBE_ONE] == 0);
+    assert_int_equal(p->token_ns,
+                     p->stage_ns[0][PROBE_ONE] + p->link_ns[0][PROBE_ONE] + p->stage_ns[1][PROBE_ONE]);
+    assert_int_equal(p->prompt_ns, p->stage_ns[0][PROBE_PROMPT] + p->link_ns[0][PROBE_PROMPT] +
+                                       p->stage_ns[1][PROBE_PROMPT]);
+    ingot_engine_close(engine);
+    free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_processor_takes_what_does_not_fit),
+        cmocka_unit_test(experts_leave_a_device_that_is_too_small),
+        cmocka_unit_test(other_gpus_are_found),
+        cmocka_unit_test(links_are_part_of_a_prediction),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
