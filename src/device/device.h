@@ -127,6 +127,7 @@ struct device {
     char name[16];                      // "cpu", "cuda:1"
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
+    uint32_t max_head_dim;             // numbers of a head that attention's kernels take at most; 0: any
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
 };
 

@@ -29,7 +29,10 @@ enum packing {          // the layout in which a kernel reads rows of activation
     N_PACKINGS,
 };
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+// Epilogues compute the first two; the others are recorded as a command of their own, activate. Experts also
+// compute the last one.
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_GELU, ACTIVATION_CAP, ACTIVATION_RELU };
+#define EXPERTS_ALPHA 1.702f // of the clamped SwiGLU in ops/experts/experts.h
 
 enum rope_pairs { ROPE_HALVES, ROPE_ADJACENT };
 

@@ -1,5 +1,6 @@
 // cuda_table.c - gathers what the operations' folders offer the CUDA device.
 #include "ops/cuda_table.h"
+#include "ops/attend/attend_cuda.h"
 #include "gemm/cuda/weight_layout.h"
 #include "ops/ops.h"
 
@@ -9,6 +10,8 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
-const struct cuda_table cuda_table = {
-    .plans = plans, .n_ops = N_OPS, .fusions = cuda_fusions, .pack = weight_layout_pack
-};
+const struct cuda_table cuda_table = { .plans = plans,
+                                       .n_ops = N_OPS,
+                                       .max_head_dim = ATTEND_PLAIN_DIM,
+                                       .fusions = cuda_fusions,
+                                       .pack = weight_layout_pack };

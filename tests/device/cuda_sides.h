@@ -12,14 +12,35 @@
 static struct device *gpu;
 static uint64_t every = 1; // of so many shapes one is compared
 
+// What the buffers hold is kept, or written back and freed.
+static void keep_buffers(struct side *s, unsigned char **kept, bool back)
+{
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < s->n_buffers; i++) {
+        struct buffer *b = &s->buffers[i];
+        if (!back) {
+            kept[i] = mem_alloc(b->bytes);
+            assert_ok(buffer_read(b, 0, kept[i], b->bytes, &err), &err);
+            continue;
+        }
+        assert_ok(buffer_write(b, 0, kept[i], b->bytes, &err), &err);
+        mem_free(kept[i]);
+    }
+}
+
 // The last buffer is the result. Poisoned, then written by the graph: it must be what the launches gave.
 static void check_graph(struct side *s)
 {
     struct buffer *out = &s->buffers[s->n_buffers - 1];
-    unsigned char *once = mem_alloc(out->bytes), *again = mem_alloc(out->bytes);
+    unsigned char *once = mem_alloc(out->bytes), *again = mem_alloc(out->bytes),
+                  *kept[sizeof s->buffers / sizeof *s->buffers];
     struct err err = { 0 };
 
+    keep_buffers(s, kept, false);
     for (int i = 0; i < 2; i++) {
+        if (i == 1) // an operation may leave a state where it found it
+            keep_buffers(s, kept, true);
         memset(again, 0x7f, out->bytes);
         assert_ok(buffer_write(out, 0, again, out->bytes, &err), &err);
         for (uint32_t k = 0; i == 0 && k < tape_n_commands(s->tape); k++)
@@ -45,10 +66,10 @@ static void compare(const char *what, const struct op_shape *c, record *recordin
     sides_close(&s);
 }
 
-static const enum quant formats[] = { QUANT_Q4_0,  QUANT_Q4_1, QUANT_Q5_0,   QUANT_Q5_1,
-                                      QUANT_Q8_0,  QUANT_Q2_K, QUANT_Q3_K,   QUANT_Q4_K,
-                                      QUANT_Q5_K,  QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
-                                      QUANT_MXFP4, QUANT_BF16, QUANT_F16,    QUANT_F32 };
+static const enum quant formats[] = { QUANT_Q4_0,   QUANT_Q4_1,   QUANT_Q5_0,  QUANT_Q5_1,  QUANT_Q8_0,
+                                      QUANT_Q2_K,   QUANT_Q3_K,   QUANT_Q4_K,  QUANT_Q5_K,  QUANT_Q6_K,
+                                      QUANT_IQ4_NL, QUANT_IQ4_XS, QUANT_MXFP4, QUANT_Q8_16, QUANT_BF16,
+                                      QUANT_F16,    QUANT_F32 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {

@@ -284,13 +284,13 @@ static void rope_store_alone(void **state)
 
 static void attention_in_every_shape(void **state)
 {
-    static const uint32_t heads[][3] = { { 64, 6, 2 }, { 128, 8, 2 }, { 128, 4, 4 },
-                                         { 40, 3, 1 }, { 18, 2, 2 },  { 256, 16, 1 } };
+    static const uint32_t heads[][3] = { { 64, 6, 2 }, { 128, 8, 2 },  { 128, 4, 4 }, { 40, 3, 1 },
+                                         { 18, 2, 2 }, { 256, 16, 1 }, { 256, 8, 4 }, { 512, 8, 1 } };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
-        for (uint32_t h = 0; h < 6; h++)
+        for (uint32_t h = 0; h < sizeof heads / sizeof *heads; h++)
             for (uint32_t i = r % 2; i < 4; i += 2) {
                 struct op_shape c = { .rows = row_counts[r].rows,
                                       .most_rows = row_counts[r].most,
@@ -355,7 +355,7 @@ static void attention_of_mixed_steps(void **state)
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++)
         for (uint32_t k = 0; k < 4; k++)
-            for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+            for (uint32_t head_dim = 64; head_dim <= 256; head_dim *= 2) {
                 struct op_shape c = { .rows = steps[i].rows,
                                       .most_rows = steps[i].most,
                                       .decode = steps[i].decode,

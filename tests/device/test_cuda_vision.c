@@ -1,7 +1,9 @@
-// test_cuda_vision.c - the CUDA kernels of an encoder of pictures against the plain loops, and whole towers
-// and models with eyes against the reference's numbers. Skipped where there is no GPU.
+// test_cuda_vision.c - the CUDA kernels of encoders, of pictures and of texts, against the plain loops, and
+// whole towers, models with eyes and embedding models against the reference's numbers. Skipped where there is
+// no GPU.
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
 #include "device/cuda_sides.h"
+#include "models/golden_embed.h"
 #include "models/golden_pictures.h"
 #include "ops/vision_sides.h"
 
@@ -73,6 +75,23 @@ static void attention_over_slots_of_any_size(void **state)
     }
 }
 
+static void kernels_of_an_encoder_of_texts(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_ENCODER_CASES; i++) {
+        struct op_shape c = encoder_case(i);
+        struct sides s;
+        c.limit = c.head_dim == 64 && c.n_kv_heads == c.n_heads && c.window == 0 ? 1e-4 : c.limit;
+        sides_open(&s, gpu, &c, record_encoder);
+        fill_slots(&s.plain, encoder_slots[i % N_ENCODER_SLOTS]);
+        fill_slots(&s.fast, encoder_slots[i % N_ENCODER_SLOTS]);
+        sides_compare(&s, "encoder", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
 // Rows that one command hands on packed, alone or beside its fp32 rows, and in formats that hand on none.
 static void layers_of_an_encoder(void **state)
 {
@@ -125,6 +144,7 @@ static void towers_give_the_reference_embeddings(void **state)
         check_tower(gpu, &(struct tower_run){ "smolvlm", 3, exact, limit });
         check_tower(gpu, &(struct tower_run){ "smolvlm", 6, exact, limit });
         check_tower(gpu, &(struct tower_run){ "idefics3", 3, exact, limit });
+        check_tower(gpu, &(struct tower_run){ "internvl", 3, exact, limit });
     }
 }
 
@@ -139,15 +159,33 @@ static void pictures_give_the_reference_logits(void **state)
     }
 }
 
+static void embedders_give_the_reference_vectors(void **state)
+{
+    static const char *const folders[] = { "embed-qwen3", "embed-bert",  "embed-bge",
+                                           "embed-e5",    "embed-nomic", "embed-gemma" };
+    const struct embed_way exact = { "/model.gguf", "cuda", true }, half = { "", "cuda", false };
+
+    (void)state;
+    skip_without_gpu();
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        check_embed(folders[i], &exact, INGOT_EMBED_MODEL);
+        check_embed(folders[i], &half, INGOT_EMBED_MODEL);
+    }
+    check_embed("rerank-qwen3", &exact, INGOT_EMBED_RANK);
+    check_embed("rerank-bge", &exact, INGOT_EMBED_RANK);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),
+        cmocka_unit_test(kernels_of_an_encoder_of_texts),
         cmocka_unit_test(layers_of_an_encoder),
         cmocka_unit_test(towers_give_the_reference_embeddings),
         cmocka_unit_test(pictures_give_the_reference_logits),
+        cmocka_unit_test(embedders_give_the_reference_vectors),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

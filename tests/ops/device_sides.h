@@ -17,6 +17,7 @@
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/sample/sample.h"
 #include "ops/select/select.h"
+#include "ops/temper/temper.h"
 
 struct op_shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
@@ -105,6 +106,22 @@ static uint32_t slot_of_row(const struct op_shape *c, uint32_t r)
     return n == 1 ? 0 : i < n / 2 ? 1 : i < n / 2 + 2 ? 2 : 0;
 }
 
+// Every sequence of neighbouring rows has a state to go on from, or begins, and leaves one behind its last
+// row and behind others, as drafted tokens do: rows of states in the sequences' order, then, from c->rows on,
+// of the rows. Where some go on, every other one leaves its first state where it found one.
+static void fill_states(const struct op_shape *c, uint32_t *words, uint32_t most_rows)
+{
+    for (uint32_t r = 0, sequence = 0; r < c->rows; r++) {
+        bool begins = r == 0 || slot_of_row(c, r) != slot_of_row(c, r - 1),
+             ends = r + 1 == c->rows || slot_of_row(c, r) != slot_of_row(c, r + 1);
+        words[step_at_states_from(most_rows) + r] = !begins ? STATE_NEXT : c->past ? sequence : STATE_ZERO;
+        words[step_at_states_to(most_rows) + r] = begins && !ends && c->past && sequence % 2 ? sequence
+                                                  : ends || r % 3                            ? c->rows + r
+                                                                                             : STATE_NONE;
+        sequence += ends;
+    }
+}
+
 static void fill_step(const struct op_shape *c, struct step *step, uint32_t most_rows, uint32_t most_outputs)
 {
     uint32_t *words = (uint32_t *)step, next[SLOTS] = { c->past, c->past / 2, 3, 0 };
@@ -120,6 +137,7 @@ static void fill_step(const struct op_shape *c, struct step *step, uint32_t most
         words[step_at_positions(most_rows) + r] = next[slot]++;
         words[step_at_slots(most_rows) + r] = slot;
     }
+    fill_states(c, words, most_rows);
     struct sample_params *samples =
         (struct sample_params *)(words + step_at_samples(most_rows, most_outputs));
     for (uint32_t i = 0; i < step->n_outputs; i++) {
@@ -282,6 +300,24 @@ static inline void record_attend(struct side *s, const struct op_shape *c)
     op_attend(s->tape, a);
 }
 
+// Attention, and the product behind it, which alone reads its result, unless that is kept: where n_cols is
+// set.
+static inline void record_attend_out(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim;
+    struct attend a = { .q = side_tensor(s, n_q, ROWS_STEP),
+                        .pages = side_pages(s, c),
+                        .scale = 1 / sqrtf((float)c->head_dim),
+                        .window = c->window,
+                        .sinks = c->bias ? side_vector(s, c->n_heads) : NULL };
+    const struct weight *w = side_weight(s, c->format, c->n_out, n_q);
+    struct tensor x = side_tensor(s, c->n_out, ROWS_STEP);
+
+    a.out = c->n_cols ? side_tensor(s, n_q, ROWS_STEP) : tape_tensor(s->tape, n_q, ROWS_STEP);
+    op_attend(s->tape, a);
+    op_matmul(s->tape, (struct matmul){ .out = x, .in = a.out, .w = w, .add = x });
+}
+
 static inline void record_embed(struct side *s, const struct op_shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
@@ -301,11 +337,28 @@ static inline void record_small(struct side *s, const struct op_shape *c)
                   angles = side_tensor(s, 2 * (c->n_cols / 2), ROWS_STEP);
     op_rmsnorm(s->tape,
                (struct rmsnorm){ .out = n, .in = in, .scale = side_vector(s, c->n_cols), .eps = 1e-5f });
+    op_rmsnorm(s->tape, (struct rmsnorm){ .out = n,
+                                          .in = n,
+                                          .add = up,
+                                          .scale = c->n_cols % 2 ? NULL : side_vector(s, c->n_cols / 2),
+                                          .n_groups = c->n_cols % 2 ? 1 : 2,
+                                          .eps = 1e-5f,
+                                          .gain = 0.75f });
+    op_temper(s->tape, (struct temper){ .out = n, .in = n, .beta = 0.1f, .period = 7 });
+    struct tensor wide = side_tensor(s, c->n_cols + 5, ROWS_STEP);
+    op_activate(
+        s->tape,
+        (struct activate){
+            .out = n, .gate = n, .up = wide, .up_first = 3, .activation = ACTIVATION_CAP, .limit = 1.5f });
     op_activate(s->tape,
                 (struct activate){ .out = a, .gate = n, .up = up, .activation = ACTIVATION_GELU_TANH });
     op_angles(s->tape,
               (struct angles){ .out = angles, .frequencies = side_vector(s, c->n_cols / 2), .scale = 1.25f });
-    op_select(s->tape, (struct select){ .out = side_tensor(s, c->n_cols, ROWS_OUTPUT), .in = a });
+    struct tensor selected = side_tensor(s, c->n_cols, ROWS_OUTPUT);
+    op_select(s->tape, (struct select){ .out = selected, .in = a });
+    op_activate(
+        s->tape,
+        (struct activate){ .out = selected, .gate = selected, .activation = ACTIVATION_CAP, .limit = 0.5f });
 }
 
 // A mask that allows two of three tokens, and biases, two of them for one token.
@@ -343,7 +396,11 @@ static inline void record_sample(struct side *s, const struct op_shape *c)
     assert_ok(buffer_write(history, 0, tokens, sizeof tokens, &err), &err);
     bool limited = c->sampling.n_biases || c->sampling.flags & SAMPLE_MASKED;
     struct buffer *mask_bias = limited ? side_mask_bias(s, c->n_cols, c->sampling.n_biases) : NULL;
-    op_sample(s->tape, (struct sample){ logits, history, 1024, side_buffer(s, 8 * 4), mask_bias });
+    op_sample(s->tape, (struct sample){ .logits = logits,
+                                        .history = history,
+                                        .history_stride = 1024,
+                                        .results = side_buffer(s, 8 * 4),
+                                        .mask_bias = mask_bias });
 }
 
 struct sides { // the same on the plain loops and on the device in question

@@ -108,15 +108,9 @@ static inline struct tensor bench_tensor(struct bench *b, uint32_t n_cols, enum 
     return tape_tensor_bound(b->tape, n_cols, rows, buffer);
 }
 
+// A random block whose values are near 0.02, as those of real weights.
 static inline void bench_block(enum quant q, unsigned char *block)
 {
-    // clang-format off
-    static const int half_at[N_WEIGHT_QUANTS][2] = {
-        [QUANT_Q4_0] = { 0, 0 }, [QUANT_Q4_1] = { 0, 2 }, [QUANT_Q5_0] = { 0, 0 }, [QUANT_Q5_1] = { 0, 2 },
-        [QUANT_Q8_0] = { 0, 0 }, [QUANT_Q2_K] = { 80, 82 }, [QUANT_Q3_K] = { 108, 108 },
-        [QUANT_Q4_K] = { 0, 2 }, [QUANT_Q5_K] = { 0, 2 }, [QUANT_Q6_K] = { 208, 208 },
-        [QUANT_IQ4_NL] = { 0, 0 }, [QUANT_IQ4_XS] = { 0, 0 } };
-    // clang-format on
     const struct quant_info *info = quant_info(q);
 
     if (info->block_elements == 1) {
@@ -131,9 +125,15 @@ static inline void bench_block(enum quant q, unsigned char *block)
         block[0] = (unsigned char)(118 + bench_random() % 6);
         return;
     }
+    if (q == QUANT_Q8_16) {
+        float d = (float)(0.5 + (double)(bench_random() % 1000) / 1000) * 0.001f;
+        memcpy(block, &d, sizeof d);
+        return;
+    }
     for (int i = 0; i < 2; i++) {
-        uint16_t d = quant_float_to_half((float)(0.5 + (double)(bench_random() % 1000) / 1000) * 0.01f);
-        memcpy(block + half_at[q][i], &d, 2);
+        float factor = 0.5f + (float)(bench_random() % 1000) / 1000;
+        uint16_t d = quant_float_to_half(factor * info->halves.usual[i]);
+        memcpy(block + info->halves.at[i], &d, 2);
     }
 }
 

@@ -433,7 +433,8 @@ static void gate_up_of_a_row_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
-static double rmsnorm_error(uint32_t features, uint32_t n_cols)
+// more: no scale, something to add, groups, a gain
+static double rmsnorm_error(uint32_t features, uint32_t n_cols, bool more)
 {
     struct bench plain, fast, *both[] = { &plain, &fast };
     float *out[2];
@@ -443,14 +444,21 @@ static double rmsnorm_error(uint32_t features, uint32_t n_cols)
                    (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
         bench_seed(n_cols);
         struct rmsnorm n = { .scale = bench_weight(both[i], QUANT_F32, 1, n_cols), .eps = 1e-5f };
-        n.in = bench_tensor(both[i], n_cols, ROWS_STEP, NULL);
-        n.out = bench_tensor(both[i], n_cols, ROWS_STEP, &out[i]);
+        uint32_t n_all = more ? 3 * n_cols : n_cols;
+        if (more) {
+            n.scale = n_cols % 2 ? n.scale : NULL;
+            n.n_groups = 3;
+            n.gain = 0.75f;
+            n.add = bench_tensor(both[i], n_all, ROWS_STEP, NULL);
+        }
+        n.in = bench_tensor(both[i], n_all, ROWS_STEP, NULL);
+        n.out = bench_tensor(both[i], n_all, ROWS_STEP, &out[i]);
         op_rmsnorm(both[i]->tape, n);
         bench_seal(both[i]);
         bench_step(both[i])->n_rows = 3;
         bench_play(both[i]);
     }
-    double error = bench_error(out[0], out[1], 3 * (size_t)n_cols);
+    double error = bench_error(out[0], out[1], (more ? 9 : 3) * (size_t)n_cols);
     bench_close(&plain);
     bench_close(&fast);
     return error;
@@ -463,7 +471,36 @@ static void rmsnorm_is_close_at_every_length(void **state)
     (void)state;
     for (uint32_t i = 0; i < n_sets; i++)
         for (uint32_t n = 1; n < 300; n += 1 + n / 20)
-            assert_true(rmsnorm_error(sets[i], n) <= 1e-10);
+            assert_true(rmsnorm_error(sets[i], n, false) <= 1e-10 &&
+                        rmsnorm_error(sets[i], n, true) <= 1e-10);
+}
+
+// Behind a product: (norm + add) * gain, in groups, by hand.
+static void rmsnorm_adds_and_scales_groups(void **state)
+{
+    const float x[] = { 3, 4, 6, 8 }, added[] = { 1, -1, 0.5f, 2 };
+    struct bench b;
+    float *in, *add, *out;
+
+    (void)state;
+    bench_open(&b, &(struct cpu_options){ .plain = true },
+               (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
+    struct rmsnorm n = { .n_groups = 2, .gain = 0.5f, .eps = 1e-12f };
+    n.in = bench_tensor(&b, 4, ROWS_STEP, &in);
+    n.add = bench_tensor(&b, 4, ROWS_STEP, &add);
+    n.out = bench_tensor(&b, 4, ROWS_STEP, &out);
+    op_rmsnorm(b.tape, n);
+    bench_seal(&b);
+    bench_step(&b)->n_rows = 1;
+    memcpy(in, x, sizeof x);
+    memcpy(add, added, sizeof added);
+    bench_play(&b);
+    for (uint32_t i = 0; i < 4;
+         i++) { // both groups have 3 and 4 in the same ratio: over sqrt(12.5) and twice that
+        float want = (x[i] / (i < 2 ? 1 : 2) / sqrtf(12.5f) + added[i]) * 0.5f;
+        assert_true(fabsf(out[i] - want) < 1e-6f);
+    }
+    bench_close(&b);
 }
 
 // The exponential inside: extremes must come out as the formula says.
@@ -507,6 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_is_close_at_every_length),
+        cmocka_unit_test(rmsnorm_adds_and_scales_groups),
         cmocka_unit_test(activation_at_extremes),
         cmocka_unit_test(attention_is_close_to_the_plain_loop),
         cmocka_unit_test(attention_of_a_row_has_the_same_bits_in_any_batch),

@@ -79,6 +79,21 @@ static uint32_t draw(struct rig *r, struct sample_params p, uint32_t position)
     return *(uint32_t *)r->results.host;
 }
 
+// Of a row that is given the token behind its own: it stands one position further.
+static uint32_t draw_ahead(struct rig *r, struct sample_params p, uint32_t position)
+{
+    uint32_t *history = r->history.host;
+    struct sample_args *args = (struct sample_args *)(uintptr_t)tape_command(r->tape, 0)->args;
+
+    memset(history, 0xff, HISTORY * sizeof *history);
+    args->ahead = 1;
+    uint32_t id = draw(r, p, position);
+    args->ahead = 0;
+    for (uint32_t i = 0; i < HISTORY; i++)
+        assert_int_equal(history[i], i == position + 1 ? 3 : i == position + 2 ? id : UINT32_MAX);
+    return id;
+}
+
 static void set_logits(struct rig *r, float (*f)(uint32_t))
 {
     for (uint32_t i = 0; i < VOCAB; i++)
@@ -217,6 +232,10 @@ static void a_draw_depends_on_seed_and_position_alone(void **state)
         first[i] = draw(r, neutral(1), i);
     for (uint32_t i = 20; i-- > 0;)
         assert_int_equal(draw(r, neutral(1), i), first[i]);
+    for (uint32_t i = 1; i < 20; i++)
+        assert_int_equal(draw_ahead(r, neutral(1), i - 1), first[i]);
+    draw_ahead(r, neutral(1), HISTORY - 2);
+    draw_ahead(r, neutral(1), HISTORY - 1);
     for (uint32_t i = 0; i < 20; i++) {
         struct sample_params p = neutral(1);
         p.seed[1]++;

@@ -5,6 +5,7 @@
 #include "ops/layernorm/layernorm.h"
 #include "ops/op_harness.h"
 #include "ops/patches/patches.h"
+#include "ops/scale_add/scale_add.h"
 #include "ops/shuffle/shuffle.h"
 
 enum { MOST_TILES = 6 };
@@ -78,6 +79,7 @@ static void layernorm_is_close_at_every_length(void **state)
 
 struct all_heads {
     uint32_t n_heads, head_dim;
+    uint32_t n_kv, reach; // 0: as many as heads; all rows
 };
 
 // Rows of slot i depend on i and the row alone. The caller frees the result.
@@ -85,20 +87,24 @@ static float *play_attend_all(const struct cpu_options *options, const struct al
                               const struct tiles *t, uint32_t first_slot)
 {
     const uint32_t n_rows = rows_of_all(t), n = a->n_heads * a->head_dim;
-    struct attend_all op = { .n_heads = a->n_heads, .scale = 1 / sqrtf((float)a->head_dim) };
+    const uint32_t n_kv = (a->n_kv ? a->n_kv : a->n_heads) * a->head_dim;
+    struct attend_all op = { .n_heads = a->n_heads,
+                             .scale = 1 / sqrtf((float)a->head_dim),
+                             .reach = a->reach };
     struct bench b;
     float *at[3], *out, *copy = mem_alloc((size_t)n_rows * n * 4);
 
     bench_open(&b, options, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1 });
     op.q = bench_tensor(&b, n, ROWS_STEP, &at[0]);
-    op.k = bench_tensor(&b, n, ROWS_STEP, &at[1]);
-    op.v = bench_tensor(&b, n, ROWS_STEP, &at[2]);
+    op.k = bench_tensor(&b, n_kv, ROWS_STEP, &at[1]);
+    op.v = bench_tensor(&b, n_kv, ROWS_STEP, &at[2]);
     op.out = bench_tensor(&b, n, ROWS_STEP, &out);
     for (uint32_t i = 0, row = 0; i < t->n; i++)
         for (uint32_t r = 0; r < t->rows[i]; r++, row++) {
             bench_seed(1000 * (first_slot + i) + r);
-            for (uint32_t c = 0; c < 3 * n; c++)
-                at[c / n][(size_t)row * n + c % n] = bench_normal() * (c < n ? 3 : 1);
+            for (uint32_t part = 0; part < 3; part++)
+                for (uint32_t c = 0, cols = part ? n_kv : n; c < cols; c++)
+                    at[part][(size_t)row * cols + c] = bench_normal() * (part ? 1 : 3);
         }
     op_attend_all(b.tape, op);
     bench_seal(&b);
@@ -109,8 +115,9 @@ static float *play_attend_all(const struct cpu_options *options, const struct al
     return copy;
 }
 
-static const struct all_heads attentions[] = { { 1, 1 },  { 3, 16 }, { 4, 18 },
-                                               { 2, 72 }, { 2, 64 }, { 1, 131 } };
+static const struct all_heads attentions[] = { { 1, 1, 0, 0 },  { 3, 16, 0, 0 }, { 4, 18, 0, 0 },
+                                               { 2, 72, 0, 0 }, { 2, 64, 0, 0 }, { 1, 131, 0, 0 },
+                                               { 6, 20, 2, 0 }, { 3, 16, 1, 5 }, { 2, 64, 2, 40 } };
 static const struct tiles batches[] = {
     { 1, { 1 } }, { 1, { 36 } }, { 3, { 64, 1, 7 } }, { 4, { 200, 33, 129, 5 } }, { 2, { 31, 32 } }
 };
@@ -171,11 +178,12 @@ static void patches_lie_as_a_convolutions_weight(void **state)
     (void)state;
     for (uint32_t i = 0; i < 8; i++) {
         const uint32_t side = shapes[i % 4][0], p = shapes[i % 4][1], across = side / p, n = across * across;
-        struct tiles t = { 2, { n, n } };
+        const uint32_t m = n + i / 2 % 2; // with a row beyond the patches
+        struct tiles t = { 2, { m, m } };
         struct bench b;
         float *out;
         bench_open(&b, &(struct cpu_options){ .plain = i < 4, .n_threads = 2 },
-                   (struct tape_limits){ .max_rows = 2 * n, .max_outputs = 1 });
+                   (struct tape_limits){ .max_rows = 2 * m, .max_outputs = 1 });
         struct patches op = { .pixels = bench_buffer(&b, 2 * side * side * 3),
                               .table = bench_weight(&b, QUANT_F32, 3, 256) };
         unsigned char *pixels = op.pixels->host;
@@ -189,14 +197,40 @@ static void patches_lie_as_a_convolutions_weight(void **state)
         bench_seal(&b);
         fill_step(&b, &t);
         bench_play(&b);
-        for (uint32_t k = 0; k < 2 * n * 3 * p * p; k++) {
-            uint32_t row = k / (3 * p * p), ch = k / (p * p) % 3, y = row % n / across * p + k / p % p,
-                     x = row % n % across * p + k % p;
-            unsigned char byte = pixels[((row / n * side + y) * side + x) * 3 + ch];
+        for (uint32_t k = 0; k < 2 * m * 3 * p * p; k++) {
+            uint32_t row = k / (3 * p * p), ch = k / (p * p) % 3, y = row % m / across * p + k / p % p,
+                     x = row % m % across * p + k % p;
+            if (row % m == n) {
+                assert_true(out[k] == 0);
+                continue;
+            }
+            unsigned char byte = pixels[((row / m * side + y) * side + x) * 3 + ch];
             assert_true(out[k] == table[ch * 256 + byte]);
         }
         bench_close(&b);
     }
+}
+
+static void columns_are_scaled_and_added(void **state)
+{
+    struct bench b;
+    float *in, *x;
+
+    (void)state;
+    bench_open(&b, &(struct cpu_options){ .n_threads = 2 },
+               (struct tape_limits){ .max_rows = 5, .max_outputs = 1 });
+    struct tensor y = bench_tensor(&b, 37, ROWS_STEP, &in), sum = bench_tensor(&b, 37, ROWS_STEP, &x);
+    struct scale_add s = { .out = sum, .in = y, .add = sum, .scale = bench_weight(&b, QUANT_F32, 1, 37) };
+    const float *scale = s.scale->buffer.host;
+    float before[5 * 37];
+    op_scale_add(b.tape, s);
+    bench_seal(&b);
+    memcpy(before, x, sizeof before);
+    fill_step(&b, &(struct tiles){ 1, { 4 } });
+    bench_play(&b);
+    for (uint32_t i = 0; i < 5 * 37; i++)
+        assert_true(x[i] == (i < 4 * 37 ? in[i] * scale[i % 37] + before[i] : before[i]));
+    bench_close(&b);
 }
 
 static void shuffled_rows_stand_side_by_side(void **state)
@@ -245,15 +279,29 @@ static void activation_without_up(void **state)
         float *gate, *out;
         bench_open(&b, &(struct cpu_options){ .features = i ? sets[i - 1] : 0, .plain = i == 0 },
                    (struct tape_limits){ .max_rows = 2, .max_outputs = 1 });
-        struct activate a = { .activation = ACTIVATION_GELU_TANH };
+        float *gate2, *out2;
+        struct activate a = { .activation = ACTIVATION_GELU_TANH },
+                        erf_form = { .activation = ACTIVATION_GELU };
         a.gate = bench_tensor(&b, 131, ROWS_STEP, &gate);
         a.out = bench_tensor(&b, 131, ROWS_STEP, &out);
+        erf_form.gate = bench_tensor(&b, 131, ROWS_OUTPUT, &gate2);
+        erf_form.out = bench_tensor(&b, 131, ROWS_OUTPUT, &out2);
         op_activate(b.tape, a);
+        op_activate(b.tape, erf_form);
         bench_seal(&b);
         fill_step(&b, &(struct tiles){ 1, { 2 } });
+        bench_step(&b)->n_outputs = 1;
+        for (uint32_t c = 0; c < 131; c++)
+            gate2[c] = 0.2f * ((float)c - 65);
+        out2[131] = 7;
         bench_play(&b);
         for (uint32_t c = 0; c < 262; c++)
             assert_true(fabs((double)activate_plain(a.activation, gate[c]) - (double)out[c]) <= 1e-6);
+        for (uint32_t c = 0; c < 131; c++) {
+            double x = (double)gate2[c], want = x / 2 * (1 + erf(x / sqrt(2)));
+            assert_true(fabs(want - (double)out2[c]) <= 1e-6);
+        }
+        assert_true(out2[131] == 7); // it has the rows of outputs
         bench_close(&b);
     }
 }
@@ -265,6 +313,7 @@ int main(void)
         cmocka_unit_test(attend_all_is_close_to_the_plain_loop),
         cmocka_unit_test(a_tile_has_the_same_bits_in_any_batch),
         cmocka_unit_test(patches_lie_as_a_convolutions_weight),
+        cmocka_unit_test(columns_are_scaled_and_added),
         cmocka_unit_test(shuffled_rows_stand_side_by_side),
         cmocka_unit_test(activation_without_up),
     };

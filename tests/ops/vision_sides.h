@@ -1,11 +1,12 @@
-// vision_sides.h - the operations of an encoder of pictures on a device beside their plain loops, and a whole
-// tower beside the reference's numbers: what the tests of devices share.
+// vision_sides.h - the operations of encoders, of pictures and of texts, on a device beside their plain
+// loops, and a whole tower beside the reference's numbers: what the tests of devices share.
 #pragma once
 #include "engine/stage/vision.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/device_sides.h"
 #include "ops/layernorm/layernorm.h"
 #include "ops/patches/patches.h"
+#include "ops/scale_add/scale_add.h"
 #include "ops/scatter/scatter.h"
 #include "ops/shuffle/shuffle.h"
 
@@ -77,7 +78,10 @@ static inline void record_tower(struct side *s, const struct op_shape *c)
         (struct attend_all){
             .out = out, .q = in, .k = normed, .v = in, .n_heads = c->n_heads, .scale = 1 / sqrtf((float)n) });
     op_activate(s->tape, (struct activate){ .out = normed, .gate = out, .activation = ACTIVATION_GELU_TANH });
+    op_scale_add(s->tape,
+                 (struct scale_add){ .out = in, .in = normed, .add = in, .scale = side_vector(s, n) });
     op_shuffle(s->tape, (struct shuffle){ .out = squares, .in = out, .side = SQUARE, .n_across = ACROSS });
+    op_activate(s->tape, (struct activate){ .out = squares, .gate = squares, .activation = ACTIVATION_GELU });
     op_scatter(s->tape, (struct scatter){ .in = squares,
                                           .pool = side_buffer(s, 64ull * n * SQUARE * SQUARE * 4),
                                           .places = places });
@@ -86,6 +90,11 @@ static inline void record_tower(struct side *s, const struct op_shape *c)
                                           .table = side_vector(s, 3 * 256),
                                           .side = SIDE,
                                           .patch = PATCH });
+    op_patches(s->tape, (struct patches){ .out = side_tensor(s, 3 * 25, ROWS_STEP), // 4 across: rows beyond
+                                          .pixels = pixels,
+                                          .table = side_vector(s, 3 * 256),
+                                          .side = SIDE,
+                                          .patch = 5 });
     op_embed(s->tape, (struct embed){ .out = side_tensor(s, n, ROWS_STEP),
                                       .table = side_weight(s, QUANT_F16, VOCABULARY, n),
                                       .history = side_buffer(s, 4),
@@ -104,6 +113,50 @@ static inline void record_attend_all(struct side *s, const struct op_shape *c)
     a.v = side_tensor(s, n, ROWS_STEP);
     a.out = side_tensor(s, n, ROWS_STEP);
     op_attend_all(s->tape, a);
+}
+
+// What an encoder of texts has and one of pictures has not: fewer K and V heads, a reach, rows that are added
+// by position.
+static const uint32_t encoder_slots[][MOST_SLOTS] = { { 1 }, { 37 }, { 5, 1, 64, 33 }, { 130, 2, 127 } };
+enum { N_ENCODER_SLOTS = sizeof encoder_slots / sizeof *encoder_slots, N_ENCODER_CASES = 16 };
+
+static inline struct op_shape encoder_case(uint32_t i)
+{
+    static const uint32_t heads[][3] = { { 6, 2, 20 }, { 3, 1, 64 }, { 2, 2, 64 }, { 4, 2, 131 } };
+    static const enum quant tables[] = { QUANT_F32, QUANT_F16, QUANT_BF16, QUANT_Q8_0 };
+    const uint32_t *head = heads[i / N_ENCODER_SLOTS], *rows = encoder_slots[i % N_ENCODER_SLOTS];
+    struct op_shape c = { .n_heads = head[0],
+                          .n_kv_heads = head[1],
+                          .head_dim = head[2],
+                          .window = i % 3 == 0 ? 0 : 17 * (i % 3), // rows to each side
+                          .format = tables[i % 4],
+                          .n_cols = i % 4 == 3 ? 96 : 50,
+                          .limit = 1e-9 };
+
+    for (uint32_t slot = 0; slot < MOST_SLOTS; slot++)
+        c.rows += rows[slot];
+    c.most_rows = c.rows + i % 2 * 9;
+    return c;
+}
+
+static inline void record_encoder(struct side *s, const struct op_shape *c)
+{
+    struct tensor out = side_tensor(s, c->n_cols, ROWS_STEP);
+    uint32_t n = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    struct attend_all a = { .n_heads = c->n_heads,
+                            .scale = 3 / sqrtf((float)c->head_dim),
+                            .reach = c->window };
+
+    a.q = side_tensor(s, n, ROWS_STEP);
+    a.k = side_tensor(s, n_kv, ROWS_STEP);
+    a.v = side_tensor(s, n_kv, ROWS_STEP);
+    a.out = side_tensor(s, n, ROWS_STEP);
+    op_attend_all(s->tape, a);
+    op_embed(s->tape, (struct embed){ .out = out,
+                                      .table = side_weight(s, c->format, 130, c->n_cols),
+                                      .by = EMBED_POSITION });
+    op_embed(s->tape, (struct embed){
+                          .out = out, .table = side_weight(s, c->format, 2, c->n_cols), .by = EMBED_FIRST });
 }
 
 static inline struct model_file *open_golden(const char *variant, const char *name)
@@ -142,7 +195,7 @@ static inline void check_tower(struct device *d, const struct tower_run *run)
     struct vision_tile all[VISION_MOST_TILES];
     for (uint32_t i = 0; i < run->n_tiles; i++)
         all[i] = (struct vision_tile){ tiles + i * vision_tile_bytes(&v), run->n_tiles - i };
-    assert_ok(vision_encode(&v, all, run->n_tiles, NULL, &err), &err);
+    assert_ok(vision_encode(&v, all, run->n_tiles, &err), &err);
     assert_ok(d->ops->wait(d, &err), &err);
     for (uint32_t i = 0; i < run->n_tiles; i++) {
         assert_ok(buffer_read(&v.pool, (uint64_t)all[i].place * n * 4, ours, n * 4ull, &err), &err);

@@ -356,6 +356,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     c->cu = driver_load(err);
     c->table = table;
     c->device.fusions = table->fusions;
+    c->device.max_head_dim = table->max_head_dim;
     if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) &&
         start(c, err))
         return &c->device;

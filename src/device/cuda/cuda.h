@@ -75,7 +75,7 @@ struct cuda_pack {
 
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
-    uint32_t n_ops;
+    uint32_t n_ops, max_head_dim;
     const struct tape_fusion *fusions; // which commands write the next one's packed input
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);

@@ -61,7 +61,8 @@ bool metal_has(const struct metal_plan *p, uint32_t operand);
 
 struct metal_table {
     void (*const *plans)(struct metal_plan *p); // [n_ops], by enum op; NULL: no kernel
-    uint32_t n_ops;
+    uint32_t n_ops, max_head_dim;
+    const struct tape_fusion *fusions; // which commands write the next one's packed input
 };
 
 enum { METAL_COMMITS = 4 }; // per play, where options leave it to the device

@@ -4,6 +4,8 @@
 
 void metal_plan_activate(struct metal_plan *p)
 {
-    struct metal_kernel kernel = { .name = "activate", .grid = { p->tape.max_rows, 1, 1 }, .threads = 256 };
-    metal_launch_add(p, &kernel, p->command->args, sizeof(struct activate_args));
+    const struct activate_args *args = (const struct activate_args *)p->command->args;
+    uint32_t rows = args->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
+    struct metal_kernel kernel = { .name = "activate", .grid = { rows, 1, 1 }, .threads = 256 };
+    metal_launch_add(p, &kernel, args, sizeof *args);
 }

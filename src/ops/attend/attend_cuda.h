@@ -22,6 +22,7 @@ struct attend_params {
     u32 reserved;
     DEVICE_AT(const f32) sinks; // of the kernels named so: [heads]
 };
+enum { ATTEND_PLAIN_DIM = 512 }; // attend_plain: numbers of a head at most
 enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 };
 
 #ifdef __CUDACC__

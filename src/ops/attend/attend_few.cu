@@ -1,5 +1,5 @@
 // attend_few.cu - decode attention: few rows, each over its own pages (split-KV, as FlashDecoding; Dao et
-// al., 2023). Pages of F16, BF16 and Q8_0, heads of 64 or 128.
+// al., 2023). Pages of F16, BF16 and Q8_0, heads of 64, 128 or 256.
 //
 // Computes   out = softmax(scale * q . K) V   over the row's positions. Bound by reading K and V.
 //
@@ -457,9 +457,11 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
         run_split<DIM, 4, K, V, SINKS>(p, r, s, room);
 }
 
+// Blocks an SM: a page of heads of 256 takes 128 registers.
+#define BLOCKS(dim) ((dim) > 128 ? 1 : 2)
 // Kernels named sinks are for models that have them: gpt-oss, whose heads are of 64.
 #define ATTEND_FEW(dim, name, F, SINKS)                                           \
-    extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2)           \
+    extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, BLOCKS(dim)) \
         attend_few_##dim##_##name(const __grid_constant__ struct attend_params p) \
     {                                                                             \
         attend_few<dim, F, F, SINKS>(p);                                          \
@@ -470,6 +472,7 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
     ATTEND_FEW(dim, q8_0, KV_Q8_0, false)
 FOR_DIM(64)
 FOR_DIM(128)
+FOR_DIM(256)
 ATTEND_FEW(64, f16_sinks, KV_F16, true)
 ATTEND_FEW(64, bf16_sinks, KV_BF16, true)
 ATTEND_FEW(64, q8_0_sinks, KV_Q8_0, true)

@@ -1,7 +1,8 @@
 // attend_all.cu - attend_all_plain: the operation as defined in attend_all.h, for any head, in fp32.
 //
-// Computes   out = softmax(scale * q . K) V   over all keys of the row's slot, for one head and row. Correct
-// before fast: no key is shared between rows. attend_all_tile.cu is for the heads that models have.
+// Computes   out = softmax(scale * q . K) V   over the keys of the row's slot, or those within reach, for one
+// head and row. Correct before fast: no key is shared between rows. attend_all_tile.cu is for the heads that
+// most models have.
 //
 //   keys:  | chunk 0 | chunk 1 | ...     grid: (rows, heads); a chunk's scores lie in shared memory
 //
@@ -28,13 +29,18 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
 {
     __shared__ f32 weights[PLAIN_CHUNK], q[1024], room[33];
     u32 row = blockIdx.x, head_dim = p.args.head_dim, offset = blockIdx.y * head_dim, thread = threadIdx.x;
-    u64 stride = (u64)p.args.n_heads * head_dim;
+    u32 kv = blockIdx.y / (p.args.n_heads / p.args.n_kv_heads) * head_dim;
+    u64 stride = (u64)p.args.n_heads * head_dim, kv_stride = (u64)p.args.n_kv_heads * head_dim;
     f32 sums[PLAIN_DIMS] = {}, row_max = 0, row_sum = 0;
 
     wait_for_inputs();
     if (row >= p.step->n_rows)
         return;
     struct slot_rows keys = slot_rows_of(p.step, row);
+    if (p.args.reach > 0) {
+        keys.first = max(keys.first, row - min(row, p.args.reach));
+        keys.end = min(keys.end, row + 1 + min(p.args.reach, keys.end - row));
+    }
     for (u32 d = thread; d < head_dim; d += ALL_PLAIN_THREADS)
         q[d] = p.in[ATTEND_ALL_Q][row * stride + offset + d];
     __syncthreads();
@@ -42,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
         u32 n = min(keys.end - first, (u32)PLAIN_CHUNK);
         f32 chunk_max = -INFINITY, part = 0;
         for (u32 j = thread; j < n; j += ALL_PLAIN_THREADS) {
-            const f32 *key = p.in[ATTEND_ALL_K] + (first + j) * stride + offset;
+            const f32 *key = p.in[ATTEND_ALL_K] + (first + j) * kv_stride + kv;
             f32 score = 0;
             for (u32 d = 0; d < head_dim; d++)
                 score += q[d] * key[d];
@@ -62,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
             u32 d = thread + i * ALL_PLAIN_THREADS;
             f32 sum = sums[i] * rescale;
             for (u32 j = 0; j < n && d < head_dim; j++)
-                sum += weights[j] * p.in[ATTEND_ALL_V][(first + j) * stride + offset + d];
+                sum += weights[j] * p.in[ATTEND_ALL_V][(first + j) * kv_stride + kv + d];
             sums[i] = sum;
         }
         row_max = new_max;

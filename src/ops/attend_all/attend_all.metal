@@ -41,18 +41,25 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
 {
     threadgroup f32 weights[ALL_CHUNK];
     threadgroup f32 room[32];
-    u32 row = at.x, stride = args.n_heads * args.head_dim, offset = at.y * args.head_dim;
+    u32 row = at.x, offset = at.y * args.head_dim, stride = args.n_kv_heads * args.head_dim;
     f32 row_max = 0.0f, row_sum = 0.0f, sum[ALL_DIMS] = { 0.0f };
 
     if (row >= step.n_rows)
         return;
     u32 first = row - step_positions(&step)[row], last = rows_end(step, row, first);
-    q += u64(row) * stride + offset;
+    if (args.reach > 0) {
+        first = max(first, row - min(row, args.reach));
+        last = min(last, row + 1 + min(args.reach, last - row));
+    }
+    q += u64(row) * args.n_heads * args.head_dim + offset;
+    out += u64(row) * args.n_heads * args.head_dim + offset;
+    k += at.y / (args.n_heads / args.n_kv_heads) * args.head_dim;
+    v += at.y / (args.n_heads / args.n_kv_heads) * args.head_dim;
     for (u32 base = first; base < last; base += ALL_CHUNK) {
         u32 n = min(u32(ALL_CHUNK), last - base);
         f32 chunk_max = -3.4e38f, part = 0.0f;
         for (u32 j = thread_index; j < n; j += ALL_THREADS) {
-            device const f32 *key = k + u64(base + j) * stride + offset;
+            device const f32 *key = k + u64(base + j) * stride;
             f32 score = 0.0f;
             for (u32 d = 0; d < args.head_dim; d++)
                 score += q[d] * key[d];
@@ -71,7 +78,7 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
             u32 d = thread_index + i * ALL_THREADS;
             f32 s = sum[i] * rescale;
             for (u32 j = 0; j < n && d < args.head_dim; j++)
-                s += weights[j] * v[u64(base + j) * stride + offset + d];
+                s += weights[j] * v[u64(base + j) * stride + d];
             sum[i] = s;
         }
         row_max = new_max;
@@ -79,5 +86,5 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
     }
     for (u32 i = 0; i < ALL_DIMS; i++)
         if (thread_index + i * ALL_THREADS < args.head_dim)
-            out[u64(row) * stride + offset + thread_index + i * ALL_THREADS] = sum[i] / row_sum;
+            out[thread_index + i * ALL_THREADS] = sum[i] / row_sum;
 }

@@ -24,14 +24,25 @@ static float dot(const float *a, const float *b, uint32_t n)
     return sum;
 }
 
+// The columns of a head's keys and values.
+static uint32_t kv_column(const struct attend_all_args *args, uint32_t head)
+{
+    return head / (args->n_heads / args->n_kv_heads) * args->head_dim;
+}
+
 static void head_plain(const struct cpu_call *call, uint32_t r, uint32_t first, uint32_t head)
 {
     const struct attend_all_args *args = cpu_args(call);
-    const uint32_t n = args->head_dim, at = head * n, last = attend_all_end(call->step, r);
-    const float *q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + at;
-    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, row_max = -INFINITY,
-          row_sum = 0;
+    const uint32_t n = args->head_dim, at = kv_column(args, head);
+    uint32_t last = attend_all_end(call->step, r);
+    const float *q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + head * n;
+    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + head * n, *weights = call->local,
+          row_max = -INFINITY, row_sum = 0;
 
+    if (args->reach) {
+        last = last - r > args->reach ? r + args->reach + 1 : last;
+        first = r - first > args->reach ? r - args->reach : first;
+    }
     for (uint32_t j = first; j < last; j++) {
         weights[j - first] = dot(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
         row_max = fmaxf(row_max, weights[j - first]);
@@ -77,7 +88,8 @@ static void attend_all_plan_fast(const struct cpu_call *call, struct cpu_plan *p
 static void attend_all_tile(const struct cpu_call *call, uint32_t tile, const struct row_kernels *rows)
 {
     const struct attend_all_args *args = cpu_args(call);
-    const uint32_t head = tile / n_blocks(call) * args->head_dim, first = tile % n_blocks(call) * ALL_BLOCK;
+    const uint32_t head = tile / n_blocks(call), first = tile % n_blocks(call) * ALL_BLOCK;
+    const uint32_t column = head * args->head_dim, kv = kv_column(args, head);
     const uint32_t last = first + ALL_BLOCK < call->step->n_rows ? first + ALL_BLOCK : call->step->n_rows;
 
     for (uint32_t r = first, end; r < last; r = end) {
@@ -85,11 +97,13 @@ static void attend_all_tile(const struct cpu_call *call, uint32_t tile, const st
         end = keys_end < last ? keys_end : last;
         rows->attend_all(&(struct attend_all_block){
             .args = args,
-            .q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + head,
-            .k = (const float *)cpu_row(call, ATTEND_ALL_K, key) + head,
-            .v = (const float *)cpu_row(call, ATTEND_ALL_V, key) + head,
-            .out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + head,
+            .q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + column,
+            .k = (const float *)cpu_row(call, ATTEND_ALL_K, key) + kv,
+            .v = (const float *)cpu_row(call, ATTEND_ALL_V, key) + kv,
+            .out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + column,
             .stride = (size_t)args->n_heads * args->head_dim,
+            .kv_stride = (size_t)args->n_kv_heads * args->head_dim,
+            .first = r - key,
             .n_rows = end - r,
             .n_keys = keys_end - key,
             .local = call->local,

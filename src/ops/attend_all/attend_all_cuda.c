@@ -1,5 +1,5 @@
 // attend_all_cuda.c - chooses the kernel: for heads of 64 attend_all_hopper where there is one, for these and
-// heads of 72 attend_all_tile, else, and where sums must be exact, attend_all_plain.
+// heads of 72 attend_all_tile; else, with fewer K and V heads, a reach, or exact sums, attend_all_plain.
 #include "base/divide.h"
 #include "ops/attend_all/attend_all_cuda.h"
 #include "ops/cuda_table.h"
@@ -9,7 +9,8 @@ bool attend_all_packs(const struct cuda_plan *p)
 {
     const struct attend_all_args *args = (const struct attend_all_args *)p->command->args;
 
-    return (args->head_dim == 64 || args->head_dim == 72) && args->scale > 0 && !p->tape.exact;
+    return (args->head_dim == 64 || args->head_dim == 72) && args->n_kv_heads == args->n_heads &&
+           args->reach == 0 && args->scale > 0 && !p->tape.exact;
 }
 
 // Those of q, k and v that come as fp32 go through the tape's private memory.

@@ -12,7 +12,8 @@ void op_embed(struct tape *t, struct embed e)
     struct embed_args args = { .n_cols = e.table->n_cols,
                                .n_tokens = e.table->n_rows,
                                .history_stride = e.history_stride,
-                               .scale = e.scale,
+                               .scale = e.by == EMBED_TOKEN ? e.scale : 1,
+                               .by = e.by,
                                .n_pooled = e.pool
                                                ? (uint32_t)(e.pool->bytes / (e.table->n_cols * sizeof(float)))
                                                : 0 };

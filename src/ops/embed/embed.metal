@@ -6,6 +6,11 @@
 
 constant uint EMBED_FORMAT [[function_constant(0)]];
 
+inline void put(device f32 *out, f32 value, u32 by)
+{
+    *out = by == EMBED_TOKEN ? value : *out + value;
+}
+
 kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
                   device const uchar *table [[buffer(2)]], device const u32 *history [[buffer(3)]],
                   device const f32 *pool [[buffer(4)]], device f32 *out [[buffer(5)]],
@@ -17,7 +22,9 @@ kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struc
 
     if (row >= step.n_rows)
         return;
-    u32 token = step_tokens(&step)[row];
+    u32 token = args.by == EMBED_TOKEN      ? step_tokens(&step)[row]
+                : args.by == EMBED_POSITION ? step_positions(&step)[row]
+                                            : 0;
     if (token == STEP_TOKEN_HISTORY)
         token = history[u64(step_slots(&step)[row]) * args.history_stride + step_positions(&step)[row]];
     out += u64(row) * args.n_cols;
@@ -33,10 +40,10 @@ kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struc
     for (u32 i = thread_index; i < n_runs; i += n_threads.x) {
         struct run r = run_load(EMBED_FORMAT, table, i);
         for (u32 j = 0; j < 4; j++) {
-            out[8 * i + j] = r.low[j] * args.scale;
-            out[8 * i + 4 + j] = r.high[j] * args.scale;
+            put(out + 8 * i + j, r.low[j] * args.scale, args.by);
+            put(out + 8 * i + 4 + j, r.high[j] * args.scale, args.by);
         }
     }
     for (u32 c = 8 * n_runs + thread_index; c < args.n_cols; c += n_threads.x) // odd widths of plain formats
-        out[c] = plain_element(EMBED_FORMAT, table, c) * args.scale;
+        put(out + c, plain_element(EMBED_FORMAT, table, c) * args.scale, args.by);
 }

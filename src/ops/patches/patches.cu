@@ -19,8 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) patches(const __grid_constant_
         x0 = position % p.args.n_across * patch;
     const u8 *tile = p.pixels + (u64)step_slots(p.step)[row] * p.args.side * p.args.side * 3;
     f32 *out = p.out + (u64)row * n;
+    bool beyond = position >= p.args.n_across * p.args.n_across;
     for (u32 c = threadIdx.x; c < n; c += blockDim.x) {
         u32 channel = c / (patch * patch), y = y0 + c / patch % patch, x = x0 + c % patch;
-        out[c] = p.table[channel * 256 + tile[(y * p.args.side + x) * 3 + channel]];
+        out[c] = beyond ? 0.0f : p.table[channel * 256 + tile[(y * p.args.side + x) * 3 + channel]];
     }
 }

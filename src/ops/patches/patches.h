@@ -3,7 +3,7 @@
 // The patches of square pictures as rows, in the order of a convolution's weight [hidden, 3, p, p], so that
 // the convolution becomes a product. Row r is patch `position of r` of the tile `slot of r`: y0 = position /
 // n_across * p, x0 = position % n_across * p. The table has the normalised value of each byte, for each
-// channel. Pixels beyond n_across patches are not read.
+// channel. Pixels beyond n_across patches are not read. A position beyond the last patch is a row of zeros.
 // Limits: tiles of at most 8,192 pixels a side; the engine has checked slots and positions.
 #pragma once
 #include "base/lang.h"

@@ -17,8 +17,9 @@ kernel void patches(constant struct patches_args &args [[buffer(0)]],
         x0 = position % args.n_across * p;
     pixels += u64(step_slots(&step)[at.x]) * args.side * args.side * 3;
     out += u64(at.x) * n;
+    bool beyond = position >= args.n_across * args.n_across;
     for (u32 c = thread_index; c < n; c += n_threads.x) {
         u32 channel = c / (p * p), y = y0 + c / p % p, x = x0 + c % p;
-        out[c] = table[channel * 256 + pixels[(y * args.side + x) * 3 + channel]];
+        out[c] = beyond ? 0.0f : table[channel * 256 + pixels[(y * args.side + x) * 3 + channel]];
     }
 }

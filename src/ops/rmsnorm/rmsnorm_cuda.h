@@ -6,7 +6,8 @@
 struct rmsnorm_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;
-    DEVICE_AT(const f32) scale;
+    DEVICE_AT(const f32) scale; // or 0
+    DEVICE_AT(const f32) add;   // or 0
     DEVICE_AT(f32) out;
     struct rmsnorm_args args;
 };

@@ -3,7 +3,8 @@
 // qkv, as an operation of its own.
 //
 // Pairs that rotate together: (2i, 2i+1) in GGUF files of the llama family, (i, i + n_dims/2) everywhere
-// else. Only the first n_dims of a head rotate. Limits: n_dims even, at most head_dim.
+// else. Only the first n_dims of a head rotate. Without k and v nothing is stored: a layer that reads
+// another's pages. Limits: n_dims even, at most head_dim.
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"
@@ -23,7 +24,7 @@ enum {
 
 #ifdef HOST_C
 struct rope_store {
-    struct tensor q, k, v;                // [rows, heads * head_dim]; q and k are overwritten
+    struct tensor q, k, v; // [rows, heads * head_dim]; q and k are overwritten; k and v may be id 0
     const struct weight *q_norm, *k_norm; // [head_dim] fp32, or NULL
     struct tensor angles;                 // [rows, n_dims]
     struct pages pages;

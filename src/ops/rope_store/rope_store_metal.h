@@ -6,4 +6,4 @@
 enum { HEADS_IN_GROUP = 4 }; // simdgroups of a threadgroup
 
 // Function constants of heads.metalh; after those of a product, which may stand in the same file.
-enum { HEADS_C_Q_NORM = 6, HEADS_C_K_NORM, HEADS_N_CONSTANTS };
+enum { HEADS_C_Q_NORM = 7, HEADS_C_K_NORM, HEADS_N_CONSTANTS };

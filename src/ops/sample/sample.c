@@ -16,7 +16,7 @@ void op_sample(struct tape *t, struct sample s)
         return;
     }
     struct sample_args args = { s.logits.n_cols, s.history_stride,
-                                s.mask_bias ? sample_mask_bias_words(s.logits.n_cols) : 0, 0 };
+                                s.mask_bias ? sample_mask_bias_words(s.logits.n_cols) : 0, s.ahead };
     uint32_t even = s.logits.n_cols + s.logits.n_cols % 2;
     // 64 bits a candidate, 32 a logit, and the CPU kernel's block maxima
     struct tensor work = tape_tensor(t, 3 * even + sample_tops(s.logits.n_cols), ROWS_OUTPUT);

@@ -64,9 +64,10 @@ enum { ALL_SLOTS = ~0u };
 static __device__ void write_history(const struct sample_launch_params &p, u32 slot)
 {
     for (u32 r = threadIdx.x; r < p.step->n_rows; r += DRAW_THREADS) {
-        u32 own = step_slots(p.step)[r];
-        if (step_tokens(p.step)[r] != STEP_TOKEN_HISTORY && (slot == ALL_SLOTS || slot == own))
-            p.history[(u64)own * p.args.history_stride + step_positions(p.step)[r]] = step_tokens(p.step)[r];
+        u32 own = step_slots(p.step)[r], position = step_positions(p.step)[r] + p.args.ahead;
+        if (step_tokens(p.step)[r] != STEP_TOKEN_HISTORY && (slot == ALL_SLOTS || slot == own) &&
+            position < p.args.history_stride)
+            p.history[(u64)own * p.args.history_stride + position] = step_tokens(p.step)[r];
     }
 }
 
@@ -310,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS)
 {
     u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
     bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);
-    u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row];
+    u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row] + p.args.ahead;
     u32 *history = p.history + (u64)step_slots(p.step)[row] * p.args.history_stride;
 
     wait_for_inputs();
@@ -322,6 +323,6 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS)
     if (threadIdx.x > 0)
         return;
     p.results[output] = id;
-    if (position + 1 < p.args.history_stride && id != STEP_TOKEN_INVALID)
+    if (sample_tells_history(p.step, row, &p.args) && id != STEP_TOKEN_INVALID)
         history[position + 1] = id;
 }

@@ -95,9 +95,10 @@ kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]],
 
     if (at.x == 0 && at.y == 0)
         for (u32 r = thread_index; r < step.n_rows; r += SCAN_THREADS)
-            if (step_tokens(&step)[r] != STEP_TOKEN_HISTORY)
-                history[u64(step_slots(&step)[r]) * args.sample.history_stride + step_positions(&step)[r]] =
-                    step_tokens(&step)[r];
+            if (step_tokens(&step)[r] != STEP_TOKEN_HISTORY &&
+                step_positions(&step)[r] + args.sample.ahead < args.sample.history_stride)
+                history[u64(step_slots(&step)[r]) * args.sample.history_stride + step_positions(&step)[r] +
+                        args.sample.ahead] = step_tokens(&step)[r];
     if (at.y >= step.n_outputs)
         return;
     logits += u64(at.y) * n;
@@ -373,7 +374,7 @@ sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant stru
     constant struct sample_params &s = step_samples(&step)[output];
     if (s.flags & SAMPLE_SKIP)
         return;
-    u32 row = step_outputs(&step)[output], position = step_positions(&step)[row];
+    u32 row = step_outputs(&step)[output], position = step_positions(&step)[row] + args.sample.ahead;
     struct candidates c = { work + u64(output) * 3 * n, n, 0.0f, 0.0f };
     struct sample_part best = part_none();
     history += u64(step_slots(&step)[row]) * args.sample.history_stride;
@@ -387,6 +388,6 @@ sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant stru
     if (thread_index > 0)
         return;
     results[output] = id;
-    if (position + 1 < args.sample.history_stride && id != STEP_TOKEN_INVALID)
+    if (sample_tells_history(&step, row, &args.sample) && id != STEP_TOKEN_INVALID)
         history[position + 1] = id;
 }

@@ -361,7 +361,7 @@ static struct sampled_row row_of(const struct cpu_call *call, uint32_t i, const 
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
-    uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]];
+    uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]] + args->ahead;
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
     struct sampled_row r = { .p = p,
                              .logits = cpu_row(call, SAMPLE_LOGITS, i),
@@ -383,10 +383,12 @@ static void write_history(const struct cpu_call *call)
     const struct sample_args *args = cpu_args(call);
     uint32_t *history = cpu_base(call, SAMPLE_HISTORY);
 
-    for (uint32_t r = 0; r < call->step->n_rows; r++)
-        if (step_tokens(call->step)[r] != STEP_TOKEN_HISTORY)
-            history[(uint64_t)step_slots(call->step)[r] * args->history_stride +
-                    step_positions(call->step)[r]] = step_tokens(call->step)[r];
+    for (uint32_t r = 0; r < call->step->n_rows; r++) {
+        uint32_t position = step_positions(call->step)[r] + args->ahead;
+        if (step_tokens(call->step)[r] != STEP_TOKEN_HISTORY && position < args->history_stride)
+            history[(uint64_t)step_slots(call->step)[r] * args->history_stride + position] =
+                step_tokens(call->step)[r];
+    }
 }
 
 static void sample_plan(const struct cpu_call *call, struct cpu_plan *plan)
@@ -405,7 +407,7 @@ static void run(const struct cpu_call *call, struct row_range range, const struc
         return;
     }
     for (uint32_t i = range.first; i < range.last; i++) {
-        uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row];
+        uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row] + args->ahead;
         uint32_t *history = (uint32_t *)cpu_base(call, SAMPLE_HISTORY) +
                             (uint64_t)step_slots(call->step)[row] * args->history_stride;
         uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
@@ -413,7 +415,7 @@ static void run(const struct cpu_call *call, struct row_range range, const struc
             continue;
         struct sampled_row sampled = row_of(call, i, history);
         results[i] = rows ? fast_sample(&sampled, rows->tops) : plain_sample(&sampled);
-        if (position + 1 < args->history_stride && results[i] != STEP_TOKEN_INVALID)
+        if (sample_tells_history(call->step, row, args) && results[i] != STEP_TOKEN_INVALID)
             history[position + 1] = results[i];
     }
 }

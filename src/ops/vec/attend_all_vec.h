@@ -14,7 +14,7 @@ SIMD static void turn_keys(const struct attend_all_block *b, float *panels)
     for (uint32_t key = 0; key < b->n_keys; key += ALL_KEYS, panels += (size_t)ALL_KEYS * head_dim) {
         uint32_t n = b->n_keys - key < ALL_KEYS ? b->n_keys - key : ALL_KEYS;
         for (uint32_t i = 0; i < ALL_KEYS; i++) {
-            const float *k = b->k + (size_t)(key + (i < n ? i : 0)) * b->stride;
+            const float *k = b->k + (size_t)(key + (i < n ? i : 0)) * b->kv_stride;
             for (uint32_t d = 0; d < head_dim; d++)
                 panels[(size_t)d * ALL_KEYS + i] = i < n ? k[d] : 0;
         }
@@ -48,6 +48,17 @@ VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, cons
     }
 }
 
+// Keys out of reach of row i get no weight. The sums stay in their order.
+VEC_INLINE void mask_far(const struct attend_all_block *b, uint32_t i, float *scores)
+{
+    const uint32_t reach = b->args->reach;
+
+    for (uint32_t j = 0; j + reach < i; j++)
+        scores[j] = -INFINITY;
+    for (uint32_t j = i + reach + 1; j < b->n_keys; j++)
+        scores[j] = -INFINITY;
+}
+
 // Turns scores of n keys into weights, 0 behind the last one; returns their sum.
 VEC_INLINE float weigh_all(float *scores, uint32_t n)
 {
@@ -76,7 +87,7 @@ VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weight
     vf sum[ATTEND_ALL_ROWS][2];
 
     UNROLL for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = vf_set(0);
-    for (uint32_t j = 0; j < b->n_keys; j++, v += b->stride) {
+    for (uint32_t j = 0; j < b->n_keys; j++, v += b->kv_stride) {
         vf x[2] = { P == 2 ? vf_load(v) : vf_load_n(v, left), P == 2 ? vf_load(v + VF) : vf_set(0) };
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++) sum[r][p] =
             vf_fma(vf_set(weights[(size_t)r * n + j]), x[p], sum[r][p]);
@@ -94,6 +105,8 @@ VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, cons
     uint32_t d = 0;
 
     score_all(b, b->q + (size_t)row * b->stride, panels, scores, R);
+    for (int r = 0; r < R && b->args->reach; r++)
+        mask_far(b, b->first + row + (uint32_t)r, scores + (size_t)r * attend_all_padded(b->n_keys));
     for (int r = 0; r < R; r++)
         row_sums[r] = weigh_all(scores + (size_t)r * attend_all_padded(b->n_keys), b->n_keys);
     for (; d + 2 * VF <= head_dim; d += 2 * VF)

@@ -337,7 +337,7 @@ VEC_INLINE void do_block(struct stream *t, uint32_t block)
             do_unit(t, block - 1, i, kv, true);
 }
 
-// The first lines are not prefetched: so many requests at once would be dropped.
+// The first lines are not prefetched: a burst of requests would be dropped.
 static void read_ahead(struct kv_flow *f)
 {
     for (uint32_t i = 0; i < AHEAD; i++) {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include "ops/vec/row_kernels.h"
 
-SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps)
+SIMD static float VEC(norm_factor)(const float *in, uint32_t n_cols, float eps)
 {
     vf sum[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) };
     uint32_t c = 0;
@@ -19,10 +19,31 @@ SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, u
         sum[0] = vf_fma(x, x, sum[0]);
     }
     float total = vf_sum(vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
-    vf factor = vf_set(1 / sqrtf(total / (float)n_cols + eps));
-    for (c = 0; c < n_cols; c += VF) {
+    return 1 / sqrtf(total / (float)n_cols + eps);
+}
+
+SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps)
+{
+    vf factor = vf_set(VEC(norm_factor)(in, n_cols, eps));
+
+    for (uint32_t c = 0; c < n_cols; c += VF) {
         uint32_t n = n_cols - c;
         vf_store_n(out + c, vf_mul(vf_mul(vf_load_n(in + c, n), factor), vf_load_n(scale + c, n)), n);
+    }
+}
+
+SIMD static void VEC(norm_add)(const struct norm_row *row)
+{
+    vf factor = vf_set(VEC(norm_factor)(row->in, row->n_cols, row->eps)), gain = vf_set(row->gain);
+
+    for (uint32_t c = 0; c < row->n_cols; c += VF) {
+        uint32_t n = row->n_cols - c;
+        vf x = vf_mul(vf_load_n(row->in + c, n), factor);
+        if (row->scale)
+            x = vf_mul(x, vf_load_n(row->scale + c, n));
+        if (row->add)
+            x = vf_add(x, vf_load_n(row->add + c, n));
+        vf_store_n(row->out + c, vf_mul(x, gain), n);
     }
 }
 

@@ -10,6 +10,8 @@
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/rope_store/rope_store.h"
+#include "ops/vec/lora_rows.h"
+#include "ops/vec/recurrent_rows.h"
 
 // Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads of one KV head
 // or of a few neighbours.
@@ -51,11 +53,18 @@ struct attend_all_block {
     const struct attend_all_args *args;
     const float *q, *k, *v; // of the first row, and of the first key
     float *out;
-    size_t stride; // from row to row, in floats
+    size_t stride, kv_stride; // from row to row, in floats
     uint32_t n_rows, n_keys;
-    float *local; // attend_all_local_bytes
+    uint32_t first; // the first row's number among the keys
+    float *local;   // attend_all_local_bytes
 };
 
+struct norm_row {                  // see rmsnorm.h
+    const float *in, *scale, *add; // [n_cols]; scale and add may be NULL
+    float *out;
+    uint32_t n_cols;
+    float eps, gain;
+};
 struct layernorm_row {
     const float *in, *scale, *bias; // [n_cols]
     float *out;
@@ -69,11 +78,17 @@ typedef bool tops_fn(const float *x, uint32_t n, float *tops, uint32_t n_tops);
 
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
+    void (*norm_add)(const struct norm_row *row);
     void (*layernorm)(const struct layernorm_row *row);
     // up: NULL, not gated
     void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row,
                        struct head_range heads);
+    void (*conv_row)(const struct conv_row *row);
+    void (*scan_row)(const struct scan_row *row);
+    void (*gated_norm)(const struct gated_norm_group *group);
+    void (*lora_down)(const struct lora_down *d);
+    void (*lora_up)(const struct lora_up *u);
     void (*attend)(const struct attend_run *run);
     void (*attend_merge)(const struct attend_merge *m);
     void (*attend_all)(const struct attend_all_block *b);

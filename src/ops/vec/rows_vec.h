@@ -49,10 +49,28 @@ SIMD static bool VEC(tops)(const float *x, uint32_t n, float *tops, uint32_t n_t
     return vf_sum(wrong) + rest == 0;
 }
 
+// 1 - erf(x) for x >= 0 is e^(-x^2) times a polynomial in 1 / (1 + p x), within 1.5e-7 (Abramowitz and
+// Stegun, 7.1.26). GELU of |x| and of -|x| follow: their sum is |x|.
+VEC_INLINE vf gelu_erf(vf x)
+{
+    static const float terms[5] = { 1.061405429f, -1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f };
+    vf size = vf_max(x, vf_mul(vf_set(-1), x)), y = vf_mul(vf_set(0.7071067812f), size);
+    vf t = vf_div(vf_set(1), vf_fma(vf_set(0.3275911f), y, vf_set(1))), sum = vf_set(terms[0]);
+
+    for (int i = 1; i < 5; i++)
+        sum = vf_fma(sum, t, vf_set(terms[i]));
+    vf rest = vf_mul(vf_mul(sum, t), vf_exp(vf_mul(vf_mul(vf_set(-1), y), y))); // 1 - erf
+    return vf_add(vf_max(x, vf_set(0)), vf_mul(vf_mul(vf_set(-0.5f), size), rest));
+}
+
 VEC_INLINE vf activation(enum activation a, vf x)
 {
     vf t = x;
 
+    if (a == ACTIVATION_GELU)
+        return gelu_erf(x);
+    if (a == ACTIVATION_RELU)
+        return vf_max(vf_set(0), x);
     if (a == ACTIVATION_GELU_TANH) { // (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
         vf cube = vf_mul(vf_mul(x, x), x);
         t = vf_mul(vf_set(2 * 0.7978845608f), vf_fma(vf_set(0.044715f), cube, x));
@@ -60,12 +78,20 @@ VEC_INLINE vf activation(enum activation a, vf x)
     return vf_div(x, vf_add(vf_set(1), vf_exp(vf_mul(vf_set(-1), t))));
 }
 
+// limit * tanh(x / limit), as 1 - 2 / (e^2z + 1)
+VEC_INLINE vf capped(float limit, vf x)
+{
+    vf e = vf_exp(vf_mul(x, vf_set(2 / limit)));
+    return vf_mul(vf_set(limit), vf_add(vf_set(1), vf_div(vf_set(-2), vf_add(e, vf_set(1)))));
+}
+
 SIMD static void VEC(activate)(const struct activate_args *args, const float *gate, const float *up,
                                float *out)
 {
     for (uint32_t c = 0; c < args->n_cols; c += VF) {
-        uint32_t n = args->n_cols - c;
-        vf a = activation((enum activation)args->activation, vf_load_n(gate + c, n));
+        uint32_t n = args->n_cols - c, f = args->activation;
+        vf x = vf_load_n(gate + c, n);
+        vf a = f == ACTIVATION_CAP ? capped(args->limit, x) : activation((enum activation)f, x);
         vf_store_n(out + c, up ? vf_mul(a, vf_load_n(up + c, n)) : a, n);
     }
 }
