@@ -9,8 +9,42 @@ struct experts_shape { // what struct op_shape lacks
     enum quant shared;
     float limit;
     bool select_bias, shared_gate, one_for_all; // the rows choose alike
+    bool expert_scale, alone;                   // nothing is added to the sum
+    float gain;
+    enum activation activation;
 };
 static struct experts_shape experts_shape; // of the case that is being recorded
+
+static const struct experts_shape routers[] = {
+    { .n_experts = 128, .n_slots = 8, .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 } }, // Qwen3-30B-A3B
+    { .n_experts = 64,
+      .n_slots = 8,
+      .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 },
+      .shared_gate = true }, // OLMoE; Qwen2's gate
+    { .n_experts = 32, .n_slots = 4, .rule = { ROUTE_CHOSEN, 1, 1, ROUTE_BEST, 0, 0, 1 } }, // gpt-oss
+    { .n_experts = 64,
+      .n_slots = 4,
+      .rule = { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f, 1.8f },
+      .select_bias = true }, // GLM-4.7-Flash
+    { .n_experts = 256,
+      .n_slots = 8,
+      .rule = { ROUTE_SIGMOID, 8, 4, ROUTE_TWO_BEST, 1, 1e-20f, 2.5f },
+      .select_bias = true },
+    { .n_experts = 160, .n_slots = 6, .rule = { ROUTE_SOFTMAX, 8, 3, ROUTE_BEST, 0, 0, 16 } },
+    { .n_experts = 257,
+      .n_slots = 32,
+      .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 1e-12f, 1 },
+      .select_bias = true },
+    { .n_experts = 1024, .n_slots = 3, .rule = { ROUTE_SIGMOID, 512, 7, ROUTE_BEST, 0, 0, 1 } },
+    { .n_experts = 1, .n_slots = 1, .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 } },
+    { .n_experts = 128,
+      .n_slots = 8,
+      .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 },
+      .expert_scale = true,
+      .gain = 0.3f }, // Gemma 4
+    { .n_experts = 33, .n_slots = 32, .rule = { ROUTE_CHOSEN, 1, 1, ROUTE_BEST, 0, 0, 1 } },
+};
+enum { N_ROUTERS = sizeof routers / sizeof *routers };
 
 // A router's norm, so small that logits are about 1, as trained ones are: n_cols products of random signs add
 // up to the square root of that. It matters because a weight's relative error is its logit's absolute one, by
@@ -43,8 +77,10 @@ static inline void record_route(struct side *s, const struct op_shape *c)
                        .bias = c->bias ? side_vector(s, e->n_experts) : NULL,
                        .select_bias = e->select_bias ? side_vector(s, e->n_experts) : NULL,
                        .shared_gate = e->shared_gate ? side_vector(s, c->n_cols) : NULL,
+                       .expert_scale = e->expert_scale ? side_vector(s, e->n_experts) : NULL,
                        .rule = e->rule,
-                       .eps = 1e-5f };
+                       .eps = 1e-5f,
+                       .gain = e->gain };
     r.normed = side_tensor(s, c->n_cols, ROWS_STEP);
     r.ids = side_tensor(s, e->n_slots, ROWS_STEP);
     r.weights = side_tensor(s, e->n_slots + 1, ROWS_STEP);
@@ -82,7 +118,7 @@ static inline void record_experts_up(struct side *s, const struct op_shape *c)
                             .gate_bias = c->bias ? side_vector(s, n) : NULL,
                             .up_bias = c->bias ? side_vector(s, n) : NULL,
                             .n_experts = e->n_experts,
-                            .activation = ACTIVATION_SILU,
+                            .activation = e->activation,
                             .limit = e->limit };
     x.shared_gate = e->n_shared ? side_weight(s, e->shared, e->n_shared, c->n_cols) : NULL;
     x.shared_up = e->n_shared ? side_weight(s, e->shared, e->n_shared, c->n_cols) : NULL;
@@ -101,8 +137,9 @@ static inline void record_experts_down(struct side *s, const struct op_shape *c)
                               .down = side_weight(s, c->format, n, c->n_cols),
                               .bias = c->bias ? side_vector(s, n) : NULL,
                               .shared = e->n_shared ? side_weight(s, e->shared, c->n_out, e->n_shared) : NULL,
-                              .add = side_tensor(s, c->n_out, ROWS_STEP),
                               .n_experts = e->n_experts };
+    if (!e->alone)
+        x.add = side_tensor(s, c->n_out, ROWS_STEP);
     x.out = side_tensor(s, c->n_out, ROWS_STEP);
     op_experts_down(s->tape, x);
 }

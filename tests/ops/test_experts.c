@@ -153,6 +153,9 @@ struct expert_setting {
     struct route_rule rule;
     float limit;
     bool biases, select_bias, shared_gate, exact;
+    bool expert_scale, alone; // alone: nothing is added to the sum
+    float gain;
+    enum activation activation;
 };
 static bool as_one_operation; // how block_open records
 
@@ -170,7 +173,11 @@ static const struct expert_setting settings[] = {
       false,
       false,
       false,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
     { 56,
       36,
       0,
@@ -184,7 +191,11 @@ static const struct expert_setting settings[] = {
       true,
       false,
       false,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
     { 96,
       96,
       160,
@@ -198,7 +209,11 @@ static const struct expert_setting settings[] = {
       false,
       false,
       true,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
     { 256,
       256,
       0,
@@ -212,7 +227,11 @@ static const struct expert_setting settings[] = {
       false,
       true,
       false,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
     { 64,
       96,
       32,
@@ -226,7 +245,11 @@ static const struct expert_setting settings[] = {
       true,
       false,
       false,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
     { 72,
       40,
       44,
@@ -240,7 +263,47 @@ static const struct expert_setting settings[] = {
       true,
       true,
       true,
-      false },
+      false,
+      false,
+      false,
+      0,
+      ACTIVATION_SILU },
+    { 96,
+      32,
+      64,
+      9,
+      3,
+      QUANT_F32,
+      QUANT_Q8_0,
+      QUANT_Q8_0,
+      { ROUTE_SOFTMAX, PLAIN_GROUPS, 1, 0, 1 },
+      0,
+      false,
+      false,
+      false,
+      false,
+      true,
+      true,
+      0.3f,
+      ACTIVATION_GELU_TANH },
+    { 64,
+      40,
+      0,
+      4,
+      2,
+      QUANT_F32,
+      QUANT_F16,
+      QUANT_F32,
+      { ROUTE_SIGMOID, PLAIN_GROUPS, 1, 1e-20f, 2.5f },
+      0,
+      false,
+      true,
+      false,
+      false,
+      false,
+      true,
+      0,
+      ACTIVATION_RELU },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -280,14 +343,16 @@ static void block_weights(struct expert_block *k, const struct expert_setting *s
                                .bias = vector_if(&k->b, s->biases, n_experts),
                                .select_bias = vector_if(&k->b, s->select_bias, n_experts),
                                .shared_gate = vector_if(&k->b, s->shared_gate, s->n_cols),
+                               .expert_scale = vector_if(&k->b, s->expert_scale, n_experts),
                                .rule = s->rule,
-                               .eps = 1e-5f };
+                               .eps = 1e-5f,
+                               .gain = s->gain };
     k->up = (struct experts_up){ .gate = bench_weight(&k->b, s->up, n_experts * s->n_ffn, s->n_cols),
                                  .up = bench_weight(&k->b, s->up, n_experts * s->n_ffn, s->n_cols),
                                  .gate_bias = vector_if(&k->b, s->biases, n_experts * s->n_ffn),
                                  .up_bias = vector_if(&k->b, s->biases, n_experts * s->n_ffn),
                                  .n_experts = n_experts,
-                                 .activation = ACTIVATION_SILU,
+                                 .activation = s->activation,
                                  .limit = s->limit };
     k->down = (struct experts_down){ .down = bench_weight(&k->b, s->down, n_experts * s->n_cols, s->n_ffn),
                                      .bias = vector_if(&k->b, s->biases, n_experts * s->n_cols),
@@ -306,7 +371,8 @@ static void block_open(struct expert_block *k, const struct cpu_options *options
     *k = (struct expert_block){ 0 };
     bench_open(&k->b, options, (struct tape_limits){ .max_rows = n, .max_outputs = 1, .exact = s->exact });
     block_weights(k, s);
-    k->route.in = k->down.add = bench_tensor(&k->b, s->n_cols, ROWS_STEP, &k->in);
+    k->route.in = bench_tensor(&k->b, s->n_cols, ROWS_STEP, &k->in);
+    k->down.add = s->alone ? (struct tensor){ 0 } : k->route.in;
     k->route.normed = k->up.in = bench_tensor(&k->b, s->n_cols, ROWS_STEP, NULL);
     k->route.ids = k->up.ids = k->down.ids = bench_tensor(&k->b, s->n_slots, ROWS_STEP, &k->ids);
     k->route.weights = k->down.weights = bench_tensor(&k->b, s->n_slots + 1, ROWS_STEP, &k->weights);
@@ -374,6 +440,10 @@ static double gated(const struct expert_setting *s, double gate, double up)
 {
     double limit = (double)s->limit;
 
+    if (s->activation == ACTIVATION_RELU)
+        return fmax(gate, 0) * up;
+    if (s->activation == ACTIVATION_GELU_TANH)
+        return gate / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (gate + 0.044715 * gate * gate * gate))) * up;
     if (limit == 0)
         return gate / (1 + exp(-gate)) * up;
     gate = fmin(gate, limit);
@@ -409,7 +479,8 @@ static void reference_row(const struct expert_block *k, const struct expert_sett
         squares += (double)in[c] * (double)in[c];
     for (uint32_t c = 0; c < s->n_cols; c++) {
         n[c] = (double)in[c] * bias_of(k->route.norm, c) / sqrt(squares / s->n_cols + 1e-5);
-        out[c] = (double)in[c];
+        n[c] *= s->gain > 0 ? (double)s->gain : 1;
+        out[c] = s->alone ? 0 : (double)in[c];
     }
     for (uint32_t j = 0; j < s->n_slots; j++) {
         uint32_t id = (uint32_t)k->ids[(size_t)r * s->n_slots + j];
@@ -452,6 +523,8 @@ static void a_block_in_one_operation_has_the_bits_of_its_parts(void **state)
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS; i++) {
         struct cpu_options plain = { .plain = true };
+        if (settings[i].alone)
+            continue; // recorded as parts
         struct expert_outcome parts = play(&plain, &settings[i], 3, 1 + i);
         as_one_operation = true;
         struct expert_outcome whole = play(&plain, &settings[i], 3, 1 + i);
@@ -460,6 +533,26 @@ static void a_block_in_one_operation_has_the_bits_of_its_parts(void **state)
         outcome_free(&parts);
         outcome_free(&whole);
     }
+}
+
+static void an_experts_factor_multiplies_its_weight(void **state)
+{
+    struct expert_setting s = settings[0], scaled = s;
+    struct cpu_options plain = { .plain = true };
+    struct expert_block k;
+
+    (void)state;
+    scaled.expert_scale = true;
+    struct expert_outcome without = play(&plain, &s, 0, 7);
+    block_open(&k, &plain, &scaled, 0, 7);
+    bench_play(&k.b);
+    for (uint32_t i = 0; i < 7 * s.n_slots; i++) {
+        uint32_t row = i / s.n_slots, at = row * (s.n_slots + 1) + i % s.n_slots;
+        float factor = ((const float *)k.route.expert_scale->buffer.host)[(uint32_t)without.ids[i]];
+        assert_true(k.ids[i] == without.ids[i] && k.weights[at] == without.weights[at] * factor);
+    }
+    bench_close(&k.b);
+    outcome_free(&without);
 }
 
 static void tapes_that_want_parts_record_them(void **state)
@@ -471,6 +564,7 @@ static void tapes_that_want_parts_record_them(void **state)
         struct cpu_options options = { .plain = i < 2, .parts = i == 1 };
         bench_open(&k.b, &options, limits);
         block_weights(&k, &settings[0]);
+        k.down.add = (struct tensor){ .id = 1 };
         assert_false(op_moe(k.b.tape, &(struct moe){ k.route, k.up, k.down }));
         bench_close(&k.b);
     }
@@ -676,6 +770,7 @@ int main(void)
         cmocka_unit_test(a_logit_that_is_no_number_ends_the_row),
         cmocka_unit_test(the_plain_loops_are_the_sums_in_double),
         cmocka_unit_test(a_block_in_one_operation_has_the_bits_of_its_parts),
+        cmocka_unit_test(an_experts_factor_multiplies_its_weight),
         cmocka_unit_test(tapes_that_want_parts_record_them),
         cmocka_unit_test(blocks_are_close_to_the_plain_loops),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),

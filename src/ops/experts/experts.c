@@ -105,8 +105,9 @@ static bool down_fits(struct tape *t, const struct experts_down *x, const struct
            bias_fits(t, op, x->bias, a->n_experts * a->n_cols) &&
            (!x->shared || matmul_fits(t, op, x->shared, a->n_shared, a->n_cols)) &&
            columns_fit(t, op, x->in, experts_hidden_cols(a->n_slots, a->n_ffn, a->n_shared)) &&
-           columns_fit(t, op, x->weights, a->n_slots + 1) && columns_fit(t, op, x->add, a->n_cols) &&
-           columns_fit(t, op, x->ids, a->n_slots) && columns_fit(t, op, x->out, a->n_cols);
+           columns_fit(t, op, x->weights, a->n_slots + 1) &&
+           (!x->add.id || columns_fit(t, op, x->add, a->n_cols)) && columns_fit(t, op, x->ids, a->n_slots) &&
+           columns_fit(t, op, x->out, a->n_cols);
 }
 
 bool experts_down_check(struct tape *t, const struct experts_down *x, struct experts_args *args)

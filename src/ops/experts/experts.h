@@ -29,9 +29,8 @@ struct experts_args { // of both
     u32 exact;
 };
 STATIC_ASSERT(sizeof(struct experts_args) == 32);
-#define EXPERTS_ALPHA 1.702f
 
-// Operand numbers, for the kernels. Biases and the shared expert's weights may be absent.
+// Operand numbers, for the kernels. Biases, the shared expert's weights and ADD may be absent.
 enum {
     EXPERTS_UP_IN, // normed
     EXPERTS_UP_IDS,
@@ -96,7 +95,7 @@ struct experts_down {
     const struct weight *down;   // [n_experts n_cols, n_ffn]
     const struct weight *bias;   // [n_experts n_cols] fp32, or NULL
     const struct weight *shared; // [n_cols, n_shared], or NULL
-    struct tensor add;           // [rows, n_cols]
+    struct tensor add;           // [rows, n_cols], or id 0: 0
     uint32_t n_experts;
 };
 void op_experts_down(struct tape *t, struct experts_down x);

@@ -46,7 +46,7 @@ struct experts_sum_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) parts;   // [rows, n_slots or one more, n_cols]
     DEVICE_AT(const f32) weights; // [rows, n_slots + 1]
-    DEVICE_AT(const f32) add;
+    DEVICE_AT(const f32) add;     // or none
     DEVICE_AT(f32) out;
     u32 n_cols, n_slots, has_shared, reserved;
 };

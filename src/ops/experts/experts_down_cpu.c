@@ -42,16 +42,22 @@ static float down_column(const struct cpu_call *call, uint32_t r, uint32_t colum
     return sum;
 }
 
+// The row to add, or NULL.
+static const float *added(const struct cpu_call *call, uint32_t r)
+{
+    return cpu_base(call, EXPERTS_DOWN_ADD) ? cpu_row(call, EXPERTS_DOWN_ADD, r) : NULL;
+}
+
 static void down_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
     const struct experts_args *args = cpu_args(call);
 
     (void)phase;
     for (uint32_t r = first; r < last; r++) {
-        const float *add = cpu_row(call, EXPERTS_DOWN_ADD, r);
+        const float *add = added(call, r);
         float *out = cpu_row(call, EXPERTS_DOWN_OUT, r);
         for (uint32_t i = 0; i < args->n_cols; i++)
-            out[i] = add[i] + down_column(call, r, i);
+            out[i] = (add ? add[i] : 0) + down_column(call, r, i);
     }
 }
 
@@ -208,7 +214,7 @@ static void run_shared(const struct down_job *j, uint32_t column, uint32_t n, st
 static void sum_row(const struct down_job *j, uint32_t column, uint32_t n, uint32_t row, const float *slots)
 {
     const float *weights = cpu_row(j->call, EXPERTS_DOWN_WEIGHTS, row);
-    const float *add = (const float *)cpu_row(j->call, EXPERTS_DOWN_ADD, row) + column;
+    const float *add = added(j->call, row);
     float *out = (float *)cpu_row(j->call, EXPERTS_DOWN_OUT, row) + column, sum[PANEL_ROWS] = { 0 };
     uint32_t n_slots = j->args->n_slots + (j->args->n_shared ? 1 : 0);
 
@@ -216,7 +222,7 @@ static void sum_row(const struct down_job *j, uint32_t column, uint32_t n, uint3
         for (uint32_t c = 0; c < PANEL_ROWS; c++)
             sum[c] += weights[i] * slots[i * PANEL_ROWS + c];
     for (uint32_t c = 0; c < n; c++)
-        out[c] = add[c] + sum[c];
+        out[c] = (add ? add[column + c] : 0) + sum[c];
 }
 
 static void run_tile(const struct down_job *j, uint32_t panel, uint32_t block)

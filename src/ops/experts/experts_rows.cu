@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
     }
 }
 
-// out = add + the slots in their order, then the shared expert. A thread takes a column of a row.
+// out = add, if any, + the slots in their order, then the shared expert. A thread takes a column of a row.
 extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
     experts_sum(const __grid_constant__ struct experts_sum_params p)
 {
@@ -104,5 +104,5 @@ extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
     f32 sum = 0;
     for (u32 j = 0; j < n; j++)
         sum += weights[j] * part[(u64)j * p.n_cols];
-    p.out[at] = p.add[at] + sum;
+    p.out[at] = (p.add ? p.add[at] : 0) + sum;
 }

@@ -218,10 +218,17 @@ static void finish_tile(const struct up_job *j, const struct up_tile *t, struct 
                (columns.last - columns.first) * sizeof(float));
 }
 
+// Gate and up are the same matrix.
+static bool is_squared(const struct up_job *j, bool shared)
+{
+    return cpu_weight(j->call, shared ? EXPERTS_UP_SHARED_GATE : EXPERTS_UP_GATE) ==
+           cpu_weight(j->call, shared ? EXPERTS_UP_SHARED_UP : EXPERTS_UP_UP);
+}
+
 static void run_tile(const struct up_job *j, const struct up_tile *t)
 {
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
-    bool shared = t->expert == j->args->n_experts;
+    bool shared = t->expert == j->args->n_experts, same = is_squared(j, shared);
     const struct weight_product *gate = &j->products[shared ? SHARED_GATE : GATE], *up = gate + 1;
     uint32_t begin = shared ? 0 : t->expert * j->args->n_ffn,
              end = begin + (shared ? j->args->n_shared : j->args->n_ffn);
@@ -238,7 +245,10 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
     for (uint32_t n; row < last; row += n) {
         n = product_tile_rows(row, last, g.max_rows < u.max_rows ? g.max_rows : u.max_rows);
         product_run(gate, &g, (struct tile_range){ row, row + n }, y[0]);
-        product_run(up, &u, (struct tile_range){ row, row + n }, y[1]);
+        if (same)
+            memcpy(y[1], y[0], n * PANEL_ROWS * sizeof(float));
+        else
+            product_run(up, &u, (struct tile_range){ row, row + n }, y[1]);
         finish_tile(j, t, (struct tile_range){ row, row + n }, columns, at + columns.first - begin, y);
     }
 }

@@ -52,7 +52,10 @@ bool op_moe(struct tape *t, const struct moe *m)
     struct moe_args args = { 0 };
     struct experts_args of_up;
 
-    if (limits->invariant || !tape_fuses(t, OP_moe) || !route_check(t, &m->route, &args.route) ||
+    bool usual =
+        !m->route.expert_scale && m->route.gain == 0 && down->add.id && up->in.id == m->route.normed.id;
+
+    if (!usual || limits->invariant || !tape_fuses(t, OP_moe) || !route_check(t, &m->route, &args.route) ||
         !experts_up_check(t, up, &of_up) || !experts_down_check(t, down, &args.experts))
         return false;
     args.experts.activation = of_up.activation;

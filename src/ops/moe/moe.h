@@ -42,6 +42,8 @@ enum {
 #include "device/tape.h"
 
 // The parts as they would be recorded. route.in and down.add are the operation's input, down.out its result.
+// Experts that read another tensor than route.normed, a sum without down.add and a router with a factor are
+// the parts' alone.
 struct moe {
     struct route route;
     struct experts_up up;

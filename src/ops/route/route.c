@@ -54,12 +54,13 @@ bool route_check(struct tape *t, const struct route *r, struct route_args *args)
         tape_fail(t, "this model's experts have no kernels on this device yet; use --device cpu");
         return false;
     }
-    *args = (struct route_args){ n_cols, n_experts, n_slots, r->eps, r->rule, 0 };
+    *args = (struct route_args){ n_cols, n_experts, n_slots, r->eps, r->rule, r->gain > 0 ? r->gain : 1 };
     return matmul_fits(t, "route", r->router, n_cols, n_experts) && vector_fits(t, "norm", r->norm, n_cols) &&
            vector_fits(t, "bias", r->bias, n_experts) &&
            vector_fits(t, "select_bias", r->select_bias, n_experts) &&
-           vector_fits(t, "shared_gate", r->shared_gate, n_cols) && rule_fits(t, r, n_experts, n_slots) &&
-           values_fit(t, r, n_cols, n_slots);
+           vector_fits(t, "shared_gate", r->shared_gate, n_cols) &&
+           vector_fits(t, "expert_scale", r->expert_scale, n_experts) &&
+           rule_fits(t, r, n_experts, n_slots) && values_fit(t, r, n_cols, n_slots);
 }
 
 void op_route(struct tape *t, struct route r)
@@ -80,4 +81,5 @@ void op_route(struct tape *t, struct route r)
     tape_writes(t, c, r.normed);
     tape_writes(t, c, r.ids);
     tape_writes(t, c, r.weights);
+    tape_reads_weight(t, c, r.expert_scale);
 }

@@ -1,12 +1,13 @@
 // route: which experts a row goes to, and with what weights (mixture of experts; Shazeer et al., 2017).
 //
-//   n = rmsnorm(in) * norm                    written to normed, the input of all experts
+//   n = rmsnorm(in) * norm * gain             written to normed, the input of all experts
 //   l[e] = n . router[e]  (+ bias[e])         in fp32 in every mode and on every device, whatever the format
 //   s[e] = softmax over all of l, or sigmoid(l[e])
 //   key[e] = l[e]; with select_bias s[e] + select_bias[e], which selects but is in no weight
 //   chosen: the n_slots largest keys, in descending order, ties to the lowest e
 //   w[j] = s of the chosen; or softmax of l over the chosen alone (ROUTE_CHOSEN)
 //   normalise: w[j] /= max(sum of w, floor);  then w[j] *= scale
+//   with expert_scale: w[j] *= expert_scale[e]
 //   ids[j] = e as an fp32 number;  weights[j] = w[j];  weights[n_slots] = 1, or sigmoid(n . shared_gate)
 //
 // Groups: n_groups runs of equal length. Only the n_used_groups best take part, ties to the lowest group. A
@@ -22,6 +23,7 @@
 //   DeepSeek V2           softmax, scale
 //   DeepSeek V3, GLM 4.5  sigmoid, select_bias, two best of the groups, normalise with floor 1e-20, scale
 //   ERNIE 4.5             softmax, select_bias, normalise with floor 1e-12
+//   Gemma 4               softmax, normalise, expert_scale; gain is the root of 1 / n_cols
 #pragma once
 #include "base/lang.h"
 
@@ -44,11 +46,11 @@ struct route_args {
     u32 n_cols, n_experts, n_slots;
     f32 eps;
     struct route_rule rule;
-    u32 reserved;
+    f32 gain; // of the norm
 };
 STATIC_ASSERT(sizeof(struct route_args) == 48);
 
-// Operand numbers, for the kernels. BIAS, SELECT_BIAS and SHARED_GATE may be absent.
+// Operand numbers, for the kernels. BIAS, SELECT_BIAS, SHARED_GATE and EXPERT_SCALE may be absent.
 enum {
     ROUTE_IN,
     ROUTE_NORM,
@@ -59,24 +61,26 @@ enum {
     ROUTE_WORK, // [rows, n_experts]: room for the logits
     ROUTE_NORMED,
     ROUTE_IDS,
-    ROUTE_WEIGHTS
+    ROUTE_WEIGHTS,
+    ROUTE_EXPERT_SCALE
 };
 
 #ifdef HOST_C
 #include "device/tape.h"
 
 struct route {
-    struct tensor normed;             // [rows, n_cols]
-    struct tensor ids;                // [rows, n_slots]
-    struct tensor weights;            // [rows, n_slots + 1]
-    struct tensor in;                 // [rows, n_cols]
-    const struct weight *norm;        // [n_cols] fp32
-    const struct weight *router;      // [n_experts, n_cols]
-    const struct weight *bias;        // [n_experts] fp32, or NULL
-    const struct weight *select_bias; // [n_experts] fp32, or NULL
-    const struct weight *shared_gate; // [n_cols] fp32, or NULL
+    struct tensor normed;              // [rows, n_cols]
+    struct tensor ids;                 // [rows, n_slots]
+    struct tensor weights;             // [rows, n_slots + 1]
+    struct tensor in;                  // [rows, n_cols]
+    const struct weight *norm;         // [n_cols] fp32
+    const struct weight *router;       // [n_experts, n_cols]
+    const struct weight *bias;         // [n_experts] fp32, or NULL
+    const struct weight *select_bias;  // [n_experts] fp32, or NULL
+    const struct weight *shared_gate;  // [n_cols] fp32, or NULL
+    const struct weight *expert_scale; // [n_experts] fp32, or NULL
     struct route_rule rule;
-    float eps;
+    float eps, gain; // gain 0: 1
 };
 void op_route(struct tape *t, struct route r);
 // The operation's arguments, if shapes fit; else false and the tape's error.

@@ -133,11 +133,19 @@ static void choose_row(const struct cpu_call *call, uint32_t r)
 {
     const struct route_args *args = cpu_args(call);
     const float *shared_gate = cpu_base(call, ROUTE_SHARED_GATE), *n = cpu_row(call, ROUTE_NORMED, r);
-    float *weights = cpu_row(call, ROUTE_WEIGHTS, r);
+    const float *scale = cpu_base(call, ROUTE_EXPERT_SCALE);
+    float *weights = cpu_row(call, ROUTE_WEIGHTS, r), *ids = cpu_row(call, ROUTE_IDS, r);
 
     weights[args->n_slots] = shared_gate ? sigmoid(matmul_dot_plain(n, shared_gate, args->n_cols)) : 1;
-    route_choose(args, cpu_row(call, ROUTE_WORK, r), cpu_base(call, ROUTE_SELECT_BIAS),
-                 cpu_row(call, ROUTE_IDS, r), weights);
+    route_choose(args, cpu_row(call, ROUTE_WORK, r), cpu_base(call, ROUTE_SELECT_BIAS), ids, weights);
+    for (uint32_t j = 0; scale && j < args->n_slots; j++)
+        weights[j] *= scale[(uint32_t)ids[j]];
+}
+
+static void multiply(float *n, const struct route_args *args)
+{
+    for (uint32_t i = 0; args->gain != 1 && i < args->n_cols; i++)
+        n[i] *= args->gain;
 }
 
 static void route_row(const struct cpu_call *call, uint32_t r)
@@ -148,6 +156,7 @@ static void route_row(const struct cpu_call *call, uint32_t r)
     float *decoded = call->local; // [n_cols]
 
     rmsnorm_row_plain(cpu_row(call, ROUTE_IN, r), cpu_base(call, ROUTE_NORM), n, args->n_cols, args->eps);
+    multiply(n, args);
     for (uint32_t e = 0; e < args->n_experts; e++) {
         matmul_decode_row(cpu_weight(call, ROUTE_ROUTER), e, decoded);
         logits[e] = matmul_dot_plain(n, decoded, args->n_cols) + (bias ? bias[e] : 0);
@@ -216,6 +225,15 @@ static void run_panel(const struct route_job *j, uint32_t panel, uint32_t block)
     }
 }
 
+static void normalise(const struct route_job *j, uint32_t r)
+{
+    float *n = cpu_row(j->call, ROUTE_NORMED, r);
+
+    j->set->rows->rmsnorm(cpu_row(j->call, ROUTE_IN, r), cpu_base(j->call, ROUTE_NORM), n, j->args->n_cols,
+                          j->args->eps);
+    multiply(n, j->args);
+}
+
 static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
                            const struct product_set *set)
 {
@@ -223,8 +241,7 @@ static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct t
 
     for (uint32_t i = range.first; i < range.last; i++) {
         if (phase == 0)
-            set->rows->rmsnorm(cpu_row(call, ROUTE_IN, i), cpu_base(call, ROUTE_NORM),
-                               cpu_row(call, ROUTE_NORMED, i), j.args->n_cols, j.args->eps);
+            normalise(&j, i);
         else if (phase == 1)
             run_panel(&j, i % j.n_panels, i / j.n_panels);
         else
