@@ -14,7 +14,9 @@
 #include "ops/route/route.cuh"
 #include "ops/route/route_cuda.h"
 
-// Rows of the router in F32, four numbers at a time.
+// Rows of the router in F32, four numbers at a time. Rows that the step lacks repeat its last: a loop without
+// branches has all its loads under way at once.
+template <u32 N>
 static __device__ __forceinline__ void dot_fours(const struct route_params &p, u32 expert, const f32 *x,
                                                  u32 n_rows, f32 (&sums)[ROUTE_TILE_ROWS])
 {
@@ -25,10 +27,8 @@ static __device__ __forceinline__ void dot_fours(const struct route_params &p, u
     for (u32 i = threadIdx.x % 32; i < n; i += 32) {
         float4 w = __ldg(weights + i);
 #pragma unroll
-        for (u32 r = 0; r < ROUTE_TILE_ROWS; r++) {
-            if (r >= n_rows)
-                break;
-            float4 v = at[(u64)r * n + i];
+        for (u32 r = 0; r < N; r++) {
+            float4 v = at[(u64)min(r, n_rows - 1) * n + i];
             sums[r] = fmaf(w.w, v.w, fmaf(w.z, v.z, fmaf(w.y, v.y, fmaf(w.x, v.x, sums[r]))));
         }
     }
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void normalise(const struct route_params &p, f
         x[i] = p.in[i];
         squares += x[i] * x[i];
     }
-    f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps);
+    f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps) * p.args.gain;
     for (u32 i = threadIdx.x; i < p.args.n_cols; i += ROUTE_THREADS) {
         x[i] *= factor * p.norm[i];
         if (blockIdx.x == 0)
@@ -69,7 +69,10 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
         return;
     const f32 *x = p.in ? (const f32 *)row : p.normed + (u64)first * p.args.n_cols;
     if (p.router.format == QUANT_F32 && p.args.n_cols % 4 == 0) {
-        dot_fours(p, expert, x, n_rows, sums);
+        if (n_rows == 1)
+            dot_fours<1>(p, expert, x, 1, sums);
+        else
+            dot_fours<ROUTE_TILE_ROWS>(p, expert, x, n_rows, sums);
     } else {
 #pragma unroll
         for (u32 r = 0; r < ROUTE_TILE_ROWS; r++)
@@ -293,6 +296,8 @@ static __device__ __forceinline__ void choose(const struct route_params &p, u32 
             id = j == lane ? e : id;
         }
         weight = route_weigh(p.args.rule, lane < n ? logits[id] : 0, n);
+        if (p.expert_scale && lane < n)
+            weight *= p.expert_scale[id];
     } else if (lane == 0) {
         p.weights[(u64)row * (n + 1) + n] = weight;
     }

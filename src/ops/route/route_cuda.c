@@ -10,8 +10,11 @@ static void launch_norm(struct cuda_plan *p, const struct route_args *args)
     struct rmsnorm_params params = { .in = cuda_at(p, ROUTE_IN),
                                      .scale = cuda_at(p, ROUTE_NORM),
                                      .out = cuda_at(p, ROUTE_NORMED),
-                                     .args = {
-                                         .n_cols = args->n_cols, .eps = args->eps, .rows = ROWS_STEP } };
+                                     .args = { .n_cols = args->n_cols,
+                                               .n_groups = 1,
+                                               .eps = args->eps,
+                                               .rows = ROWS_STEP,
+                                               .gain = args->gain } };
     cuda_launch_add(p, "rmsnorm", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 1024, 0 }, &params,
                     sizeof params);
 }
@@ -43,6 +46,7 @@ void cuda_plan_route(struct cuda_plan *p)
                                    .bias = cuda_at(p, ROUTE_BIAS),
                                    .select_bias = cuda_at(p, ROUTE_SELECT_BIAS),
                                    .shared_gate = cuda_at(p, ROUTE_SHARED_GATE),
+                                   .expert_scale = cuda_at(p, ROUTE_EXPERT_SCALE),
                                    .logits = cuda_at(p, ROUTE_WORK),
                                    .ids = cuda_at(p, ROUTE_IDS),
                                    .weights = cuda_at(p, ROUTE_WEIGHTS),

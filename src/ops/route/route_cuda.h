@@ -19,11 +19,12 @@ struct route_params {
     DEVICE_AT(const f32) in;   // tapes of one row: not normalised yet; else none
     DEVICE_AT(const f32) norm; // [n_cols]
     DEVICE_AT(f32) normed;
-    DEVICE_AT(const f32) bias;        // [n_experts], or none
-    DEVICE_AT(const f32) select_bias; // [n_experts], or none
-    DEVICE_AT(const f32) shared_gate; // [n_cols], or none
-    DEVICE_AT(f32) logits;            // [rows, n_experts]
-    DEVICE_AT(f32) ids;               // [rows, n_slots]
-    DEVICE_AT(f32) weights;           // [rows, n_slots + 1]
+    DEVICE_AT(const f32) bias;         // [n_experts], or none
+    DEVICE_AT(const f32) select_bias;  // [n_experts], or none
+    DEVICE_AT(const f32) shared_gate;  // [n_cols], or none
+    DEVICE_AT(const f32) expert_scale; // [n_experts], or none
+    DEVICE_AT(f32) logits;             // [rows, n_experts]
+    DEVICE_AT(f32) ids;                // [rows, n_slots]
+    DEVICE_AT(f32) weights;            // [rows, n_slots + 1]
     struct route_args args;
 };
