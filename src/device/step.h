@@ -17,6 +17,11 @@
 #define STEP_TOKEN_HISTORY 0xffffffffu // the row's token is in the history: the step before sampled it
 #define STEP_TOKEN_INVALID 0xfffffffeu // the result of a row whose logits held NaN or infinity
 
+// Of layers that carry a state from row to row; see device/states.h.
+#define STATE_ZERO 0xffffffffu // from: a sequence begins, the state before its first row is zero
+#define STATE_NEXT 0xfffffffeu // from: the row above is the one before in its sequence
+#define STATE_NONE 0xffffffffu // to: nobody needs the state behind this row
+
 struct sample_params {     // of one output row
     f32 temperature;       // 0: greedy
     f32 top_p, min_p;      // 1 and 0 switch them off
@@ -56,9 +61,17 @@ SHARED_INLINE u32 step_at_slots(u32 max_rows)
 {
     return step_at_tokens() + 2 * max_rows;
 }
-SHARED_INLINE u32 step_at_outputs(u32 max_rows)
+SHARED_INLINE u32 step_at_states_from(u32 max_rows)
 {
     return step_at_tokens() + 3 * max_rows;
+}
+SHARED_INLINE u32 step_at_states_to(u32 max_rows)
+{
+    return step_at_tokens() + 4 * max_rows;
+}
+SHARED_INLINE u32 step_at_outputs(u32 max_rows)
+{
+    return step_at_tokens() + 5 * max_rows;
 }
 SHARED_INLINE u32 step_at_samples(u32 max_rows, u32 max_outputs)
 {
@@ -83,6 +96,16 @@ SHARED_INLINE const STEP_SPACE u32 *step_positions(const STEP_SPACE struct step 
 SHARED_INLINE const STEP_SPACE u32 *step_slots(const STEP_SPACE struct step *s)
 {
     return (const STEP_SPACE u32 *)s + step_at_slots(s->max_rows);
+}
+// [n_rows] where the state before the row lies: STATE_ZERO, STATE_NEXT, or a row of the layers' states
+SHARED_INLINE const STEP_SPACE u32 *step_states_from(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_states_from(s->max_rows);
+}
+// [n_rows] the row of the layers' states that receives the state behind the row, or STATE_NONE
+SHARED_INLINE const STEP_SPACE u32 *step_states_to(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_states_to(s->max_rows);
 }
 // [n_outputs] which rows want logits, ascending
 SHARED_INLINE const STEP_SPACE u32 *step_outputs(const STEP_SPACE struct step *s)

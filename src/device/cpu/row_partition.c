@@ -159,6 +159,10 @@ static void take_rows(struct row_part *part, const struct step *step, uint32_t n
     memcpy(words + step_at_positions(step->max_rows), step_positions(step) + part->first_row,
            n_rows * sizeof *words);
     memcpy(words + step_at_slots(step->max_rows), step_slots(step) + part->first_row, n_rows * sizeof *words);
+    memcpy(words + step_at_states_from(step->max_rows), step_states_from(step) + part->first_row,
+           n_rows * sizeof *words);
+    memcpy(words + step_at_states_to(step->max_rows), step_states_to(step) + part->first_row,
+           n_rows * sizeof *words);
     for (uint32_t i = 0; i < n_outputs; i++)
         outputs[i] = step_outputs(step)[part->first_output + i] - part->first_row;
     memcpy(words + step_at_samples(step->max_rows, step->max_outputs),

@@ -4,13 +4,21 @@
 #define VEC_BF16 1
 #include "device/cpu/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
+#include "ops/vec/recurrent_vec.h"
+#include "ops/vec/lora_vec.h"
 #include "ops/vec/attend_vec.h"
 #include "ops/vec/attend_all_vec.h"
 
 const struct row_kernels row_kernels_avx512_bf16 = { .rmsnorm = rmsnorm_avx512_bf16,
+                                                     .norm_add = norm_add_avx512_bf16,
                                                      .layernorm = layernorm_avx512_bf16,
                                                      .activate = activate_avx512_bf16,
                                                      .rope_store = rope_store_avx512_bf16,
+                                                     .conv_row = conv_row_avx512_bf16,
+                                                     .scan_row = scan_row_avx512_bf16,
+                                                     .gated_norm = gated_norm_avx512_bf16,
+                                                     .lora_down = lora_down_avx512_bf16,
+                                                     .lora_up = lora_up_avx512_bf16,
                                                      .attend = attend_avx512_bf16,
                                                      .attend_merge = attend_merge_avx512_bf16,
                                                      .attend_all = attend_all_avx512_bf16,

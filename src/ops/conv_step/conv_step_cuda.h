@@ -1,0 +1,14 @@
+// conv_step_cuda.h - the arguments of the CUDA kernels.
+#pragma once
+#include "device/step.h"
+#include "ops/conv_step/conv_step.h"
+
+struct conv_step_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(const f32) w;
+    DEVICE_AT(const f32) bias;
+    DEVICE_AT(f32) states;
+    DEVICE_AT(f32) out;
+    struct conv_step_args args;
+};

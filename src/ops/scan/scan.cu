@@ -1,0 +1,182 @@
+// scan.cu - the recurrence as defined in scan.h, row after row: a block walks a sequence's rows with 32
+// columns of one head's state in registers.
+//
+//   a warp: 8 columns x 4 slices of d_k (lane = slice * 8 + column); a thread holds its column's numbers of
+//   one slice. GROUP rows of q and k at once go to shared memory, by slices that lie in other banks, with the
+//   gates and the factors that bring them to length 1; then the warps go their own ways: four numbers of q or
+//   k to a load, and a row costs two sums over four lanes.
+//
+// Grid: (heads x columns / 32, rows); the blocks of rows that begin no sequence end at once. The state is
+// read and written once for each sequence. Bound by the chain of rows in prompts, by the state's bytes in
+// decoding.
+#include "device/cuda/kernel.cuh"
+#include "ops/scan/scan_cuda.h"
+
+#define GROUP 16u
+
+template <u32 J> struct scan_room {             // J: numbers of a slice
+    f32 q[GROUP][4][J + 4], k[GROUP][4][J + 4]; // 16-byte loads of four slices use 16 banks
+    f32 v[GROUP][SCAN_COLUMNS], q_factor[GROUP], k_factor[GROUP], decay[GROUP], factor[GROUP];
+    u32 to[GROUP];
+};
+
+static __device__ __forceinline__ f32 slices_sum(f32 v)
+{
+    v += __shfl_xor_sync(~0u, v, 8);
+    return v + __shfl_xor_sync(~0u, v, 16);
+}
+
+static __device__ __forceinline__ f32 softplus(f32 x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+// decay, and the factor of the rule or of v.
+static __device__ __forceinline__ void take_gates(const struct scan_params &p, u32 head, u32 row, f32 &decay,
+                                                  f32 &factor)
+{
+    bool delta = p.args.flags & SCAN_DELTA;
+    f32 t = softplus(p.dt[(u64)row * p.args.dt_cols + p.args.dt_at + head] + p.dt_bias[head]), a = p.a[head];
+
+    if (!delta)
+        t = fminf(fmaxf(t, p.args.t_min), p.args.t_max);
+    decay = expf((p.args.flags & SCAN_LOG_A ? -expf(a) : a) * t);
+    factor = delta ? 1 / (1 + expf(-p.beta[(u64)row * p.args.beta_cols + p.args.beta_at + head])) : t;
+}
+
+// How many of the rows from `row` on, GROUP at most, belong to one sequence. The same in all lanes of all
+// warps.
+static __device__ __forceinline__ u32 rows_of_group(const struct step *step, u32 row)
+{
+    u32 lane = threadIdx.x & 31;
+    bool goes_on = lane == 0 || (lane < GROUP && row + lane < step->n_rows &&
+                                 step_states_from(step)[row + lane] == STATE_NEXT);
+
+    return __ffs(~__ballot_sync(~0u, goes_on)) - 1;
+}
+
+// q, k and v of n rows, with zeros behind q and k, and what the warps need to know of a row.
+template <u32 J>
+static __device__ void take_rows(const struct scan_params &p, u32 head, u32 column, u32 first, u32 n,
+                                 struct scan_room<J> &room)
+{
+    const struct scan_args &a = p.args;
+    u32 lane = threadIdx.x & 31, kh = scan_key_head(a.n_heads, a.n_k_heads, a.flags, head);
+    bool delta = a.flags & SCAN_DELTA;
+
+    for (u32 i = threadIdx.x / 32; i < n; i += 4) {
+        const f32 *in = p.in + (u64)(first + i) * a.in_cols;
+        f32 q_sum = 0, k_sum = 0;
+#pragma unroll
+        for (u32 c = lane; c < 4 * J; c += 32) {
+            f32 q = c < a.d_k ? in[a.q_at + kh * a.d_k + c] : 0,
+                k = c < a.d_k ? in[a.k_at + kh * a.d_k + c] : 0;
+            room.q[i][c / J][c % J] = q;
+            room.k[i][c / J][c % J] = k;
+            q_sum += q * q;
+            k_sum += k * k;
+        }
+        room.v[i][lane] = column + lane < a.d_v ? in[a.v_at + head * a.d_v + column + lane] : 0;
+        q_sum = warp_sum(q_sum);
+        k_sum = warp_sum(k_sum);
+        if (lane > 0)
+            continue;
+        room.q_factor[i] = delta ? 1 / sqrtf(q_sum + SCAN_EPS) / sqrtf((f32)a.d_k) : 1;
+        room.k_factor[i] = delta ? 1 / sqrtf(k_sum + SCAN_EPS) : 1;
+        room.to[i] = step_states_to(p.step)[first + i];
+        take_gates(p, head, first + i, room.decay[i], room.factor[i]);
+    }
+}
+
+// Moves the thread's numbers of its column on by a row. Returns S^T q, in all four slices.
+template <u32 J>
+static __device__ __forceinline__ f32 move_on(f32 (&state)[J], const struct scan_room<J> &room, u32 i,
+                                              u32 slice, f32 v, bool delta)
+{
+    const float4 *k = (const float4 *)room.k[i][slice], *q = (const float4 *)room.q[i][slice];
+    f32 decay = room.decay[i], d = room.factor[i] * v, sum[4] = { 0, 0, 0, 0 };
+
+    if (delta) {
+#pragma unroll
+        for (u32 j = 0; j < J / 4; j++) {
+            float4 key = k[j];
+            sum[0] += key.x * state[4 * j];
+            sum[1] += key.y * state[4 * j + 1];
+            sum[2] += key.z * state[4 * j + 2];
+            sum[3] += key.w * state[4 * j + 3];
+        }
+        f32 found = slices_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+        d = room.factor[i] * (v - decay * (room.k_factor[i] * found));
+        sum[0] = sum[1] = sum[2] = sum[3] = 0;
+    }
+    d *= room.k_factor[i];
+#pragma unroll
+    for (u32 j = 0; j < J / 4; j++) {
+        float4 key = k[j], query = q[j];
+        state[4 * j] = decay * state[4 * j] + key.x * d;
+        state[4 * j + 1] = decay * state[4 * j + 1] + key.y * d;
+        state[4 * j + 2] = decay * state[4 * j + 2] + key.z * d;
+        state[4 * j + 3] = decay * state[4 * j + 3] + key.w * d;
+        sum[0] += query.x * state[4 * j];
+        sum[1] += query.y * state[4 * j + 1];
+        sum[2] += query.z * state[4 * j + 2];
+        sum[3] += query.w * state[4 * j + 3];
+    }
+    return room.q_factor[i] * slices_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+template <u32 J>
+static __device__ __forceinline__ void give_state(const struct scan_params &p, const f32 (&state)[J],
+                                                  u32 slice, f32 *to)
+{
+#pragma unroll
+    for (u32 j = 0; j < J; j++)
+        if (slice * J + j < p.args.d_k)
+            to[(u64)j * p.args.d_v] = state[j];
+}
+
+template <u32 J> static __device__ __forceinline__ void scan_walk(const struct scan_params &p)
+{
+    __shared__ __align__(16) struct scan_room<J> room;
+    const struct scan_args &a = p.args;
+    u32 n_blocks = (a.d_v + SCAN_COLUMNS - 1) / SCAN_COLUMNS, head = blockIdx.x / n_blocks, row = blockIdx.y,
+        lane = threadIdx.x & 31, slice = lane / 8, own = threadIdx.x / 32 * 8 + lane % 8,
+        column = blockIdx.x % n_blocks * SCAN_COLUMNS, n_rows = p.step->n_rows;
+
+    wait_for_inputs();
+    if (row >= n_rows || step_states_from(p.step)[row] == STATE_NEXT)
+        return;
+    bool delta = a.flags & SCAN_DELTA, inside = column + own < a.d_v;
+    u32 from = step_states_from(p.step)[row];
+    f32 *states = p.states + a.state_at + ((u64)head * a.d_k + slice * J) * a.d_v + column + own;
+    f32 state[J], skip = p.d ? p.d[head] : 0;
+#pragma unroll
+    for (u32 j = 0; j < J; j++)
+        state[j] = inside && slice * J + j < a.d_k && from != STATE_ZERO
+                       ? states[(u64)from * a.state_words + (u64)j * a.d_v]
+                       : 0;
+    for (u32 n = 0, goes_on = 1; goes_on; row += n) {
+        n = rows_of_group(p.step, row);
+        goes_on = row + n < n_rows && step_states_from(p.step)[row + n] == STATE_NEXT;
+        __syncthreads(); // the rows before are done
+        take_rows(p, head, column, row, n, room);
+        __syncthreads();
+        for (u32 i = 0; i < n; i++) {
+            f32 v = room.v[i][own], out = move_on(state, room, i, slice, v, delta) + skip * v;
+            if (inside && slice == 0)
+                p.out[((u64)(row + i) * a.n_heads + head) * a.d_v + column + own] = out;
+            if (inside && room.to[i] != STATE_NONE)
+                give_state(p, state, slice, states + (u64)room.to[i] * a.state_words);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128) scan_rows(const __grid_constant__ struct scan_params p)
+{
+    scan_walk<32>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(128) scan_rows_wide(const __grid_constant__ struct scan_params p)
+{
+    scan_walk<64>(p);
+}

@@ -1,0 +1,50 @@
+// test_recurrent_metal.c - the Metal kernels of operations that carry a state against the plain loops, on the
+// emulator.
+#include "emu_modes.h"
+#pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
+#include "models/golden.h"
+#include "ops/recurrent_sides.h"
+
+static struct device *gpu;
+
+static void states_and_outputs_of_every_shape(void **state)
+{
+    static const struct {
+        uint32_t rows, most, past, decode;
+    } rows[] = { { 1, 1, 0, 0 }, { 1, 16, 9, 0 }, { 23, 30, 5, 4 }, { 12, 12, 0, 3 } };
+
+    (void)state;
+    for (uint32_t o = 0; o < N_RECURRENT_OPS; o++)
+        for (uint32_t i = 0; i < recurrent_ops[o].n; i++)
+            for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                struct op_shape c = recurrent_ops[o].shapes[i];
+                struct sides s;
+                c.rows = rows[r].rows;
+                c.most_rows = rows[r].most;
+                c.past = rows[r].past;
+                c.decode = rows[r].decode;
+                c.limit = recurrent_ops[o].limit;
+                sides_open(&s, gpu, &c, recurrent_ops[o].record);
+                sides_compare(&s, recurrent_ops[o].name, &c);
+                sides_close(&s);
+            }
+}
+
+static void models_give_the_reference_logits(void **state)
+{
+    (void)state;
+    check_golden(&(struct golden_run){ "lfm2", "/model.gguf", "metal", 30, true });
+    check_golden(&(struct golden_run){ "qwen35", "", "metal", 30, true });
+    check_golden(&(struct golden_run){ "nemotronh", "/model.gguf", "metal", 30, true });
+    check_golden(&(struct golden_run){ "nemotronh-moe", "", "metal", 9, true });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_and_outputs_of_every_shape),
+        cmocka_unit_test(models_give_the_reference_logits),
+    };
+
+    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+}
