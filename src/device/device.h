@@ -32,7 +32,8 @@ struct weight {
     uint32_t n_rows, n_cols;
     enum quant format;
     enum weight_layout layout;
-    const char *name; // the tensor's name in the file, for messages and traces; borrowed
+    const char *name;               // the tensor's name in the file, for messages and traces; borrowed
+    const struct lora_weight *lora; // what adapters add to its products (ops/lora), or NULL
 };
 
 // How a matrix will be used; the device may choose a layout for it.

@@ -1,31 +1,36 @@
 // gate_up.c - checks and records the operation, or its parts; see gate_up.h.
 #include "ops/gate_up/gate_up.h"
+#include "ops/lora/lora.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
 static void record_parts(struct tape *t, struct gate_up g)
 {
-    struct tensor n = tape_tensor(t, g.in.n_cols, ROWS_STEP);
+    struct tensor n = g.norm ? tape_tensor(t, g.in.n_cols, ROWS_STEP) : g.in;
     struct tensor gate = tape_tensor(t, g.out.n_cols, ROWS_STEP),
                   up = tape_tensor(t, g.out.n_cols, ROWS_STEP);
 
-    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
-    op_matmul(t, (struct matmul){ .out = gate, .in = n, .w = g.gate });
-    op_matmul(t, (struct matmul){ .out = up, .in = n, .w = g.up });
+    if (g.norm)
+        op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
+    matmul_record_plain(t, (struct matmul){ .out = gate, .in = n, .w = g.gate });
+    matmul_record_plain(t, (struct matmul){ .out = up, .in = n, .w = g.up });
+    op_lora(t, (struct lora){ .in = n, .targets = { { gate, g.gate->lora }, { up, g.up->lora } } });
     op_activate(t, (struct activate){ .out = g.out, .gate = gate, .up = up, .activation = g.activation });
 }
 
 void op_gate_up(struct tape *t, struct gate_up g)
 {
-    if (g.norm->n_cols != g.in.n_cols) {
+    if (g.norm && g.norm->n_cols != g.in.n_cols) {
         tape_fail(t, "gate_up: in has %u columns, norm %u; they must be equal", g.in.n_cols, g.norm->n_cols);
         return;
     }
     if (!matmul_fits(t, "gate_up", g.gate, g.in.n_cols, g.out.n_cols) ||
         !matmul_fits(t, "gate_up", g.up, g.in.n_cols, g.out.n_cols))
         return;
-    if (!tape_fuses(t, OP_gate_up)) {
+    bool adapted = g.gate->lora || g.up->lora;
+    if (!g.norm || !tape_fuses(t, OP_gate_up) || adapted ||
+        g.activation > ACTIVATION_GELU_TANH) { // not in epilogues
         record_parts(t, g);
         return;
     }

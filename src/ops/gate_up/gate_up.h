@@ -1,7 +1,8 @@
 // gate_up: norm, two products and the activation of a gated feed-forward block (SwiGLU; Shazeer, 2020).
 //
 //   n = rmsnorm(in) * norm;  out = f(n Wgate^T) * (n Wup^T)
-// Parts: rmsnorm, matmul x 2, activate. See their headers for formulas and limits; exact as in matmul.
+// Parts, also where adapters add to a product: rmsnorm, matmul x 2, lora, activate. See their headers for
+// formulas and limits; exact as in matmul.
 #pragma once
 #include "base/lang.h"
 #include "ops/activate/activate.h"
@@ -28,7 +29,7 @@ SHARED_INLINE u32 gate_up_work_cols(u32 n_cols)
 struct gate_up {
     struct tensor out;              // [rows, n_out]
     struct tensor in;               // [rows, n_cols]
-    const struct weight *norm;      // [n_cols] fp32
+    const struct weight *norm;      // [n_cols] fp32; NULL: n = in, recorded in parts
     const struct weight *gate, *up; // [n_out, n_cols]
     enum activation activation;
     float eps;

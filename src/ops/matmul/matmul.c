@@ -1,6 +1,7 @@
 // matmul.c - checks and records the operations; see matmul.h.
 #include "ops/matmul/matmul.h"
 #include "ops/activate/activate.h"
+#include "ops/lora/lora.h"
 #include "ops/ops.h"
 
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out)
@@ -45,13 +46,19 @@ static void add_operands(struct tape *t, struct command *c, const struct matmul 
     tape_writes(t, c, m->out);
 }
 
-void op_matmul(struct tape *t, struct matmul m)
+void matmul_record_plain(struct tape *t, struct matmul m)
 {
     if (!is_sound(t, "matmul", &m))
         return;
     struct matmul_args args = args_of(t, &m);
     struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
     add_operands(t, tape_add(t, OP_matmul, "matmul", &args, sizeof args), &m, work);
+}
+
+void op_matmul(struct tape *t, struct matmul m)
+{
+    matmul_record_plain(t, m);
+    op_lora(t, (struct lora){ .in = m.in, .targets = { { m.out, m.w->lora } } });
 }
 
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation)
@@ -62,7 +69,8 @@ void op_matmul_activated(struct tape *t, struct matmul m, enum activation activa
         tape_fail(t, "matmul_activated: nothing is added to its result, which has the step's rows");
         return;
     }
-    if (!tape_fuses(t, OP_matmul_activated)) {
+    if (!tape_fuses(t, OP_matmul_activated) || m.w->lora ||
+        activation > ACTIVATION_GELU_TANH) { // not in epilogues
         op_matmul(t, m);
         op_activate(t, (struct activate){ .out = m.out, .gate = m.out, .activation = activation });
         return;

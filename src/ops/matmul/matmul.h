@@ -44,7 +44,10 @@ struct matmul {
     const struct weight *bias; // [w rows] fp32, or NULL
     struct tensor add;         // [rows, w rows], or id 0
 };
+// With what adapters of w add behind it (ops/lora).
 void op_matmul(struct tape *t, struct matmul m);
+// Without that, for several products of the same rows, behind which one lora adds to all.
+void matmul_record_plain(struct tape *t, struct matmul m);
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
 
 // Checks shared with the fused operations: false after tape_fail.

@@ -1,5 +1,6 @@
 // qkv.c - checks and records the operation, or its parts; see qkv.h.
 #include "ops/qkv/qkv.h"
+#include "ops/lora/lora.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -11,9 +12,11 @@ static void record_parts(struct tape *t, struct qkv m)
     struct tensor k = tape_tensor(t, n_kv, ROWS_STEP), v = tape_tensor(t, n_kv, ROWS_STEP);
 
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m.in, .scale = m.norm, .eps = m.eps });
-    op_matmul(t, (struct matmul){ .out = m.q, .in = n, .w = m.wq, .bias = m.bq });
-    op_matmul(t, (struct matmul){ .out = k, .in = n, .w = m.wk, .bias = m.bk });
-    op_matmul(t, (struct matmul){ .out = v, .in = n, .w = m.wv, .bias = m.bv });
+    matmul_record_plain(t, (struct matmul){ .out = m.q, .in = n, .w = m.wq, .bias = m.bq });
+    matmul_record_plain(t, (struct matmul){ .out = k, .in = n, .w = m.wk, .bias = m.bk });
+    matmul_record_plain(t, (struct matmul){ .out = v, .in = n, .w = m.wv, .bias = m.bv });
+    op_lora(t, (struct lora){ .in = n,
+                              .targets = { { m.q, m.wq->lora }, { k, m.wk->lora }, { v, m.wv->lora } } });
     op_rope_store(t, (struct rope_store){ .q = m.q,
                                           .k = k,
                                           .v = v,
@@ -64,7 +67,7 @@ void op_qkv(struct tape *t, struct qkv m)
     if (!matmul_fits(t, "qkv", m.wq, m.in.n_cols, m.q.n_cols) ||
         !matmul_fits(t, "qkv", m.wk, m.in.n_cols, n_kv) || !matmul_fits(t, "qkv", m.wv, m.in.n_cols, n_kv))
         return;
-    if (tape_fuses(t, OP_qkv))
+    if (tape_fuses(t, OP_qkv) && !m.wq->lora && !m.wk->lora && !m.wv->lora)
         record_fused(t, m);
     else
         record_parts(t, m);

@@ -1,7 +1,8 @@
 // qkv: norm, the three products with their biases, q/k norm, RoPE, and k and v into the row's page.
 //
 //   n = rmsnorm(in) * norm;  q = n Wq^T + bq;  k = n Wk^T + bk;  v = n Wv^T + bv;  then rope_store(q, k, v).
-// Parts: rmsnorm, matmul x 3, rope_store. See their headers for formulas and limits; exact as in matmul.
+// Parts, also where adapters add to a product: rmsnorm, matmul x 3, lora, rope_store. See their headers for
+// formulas and limits; exact as in matmul.
 #pragma once
 #include "base/lang.h"
 #include "ops/rope_store/rope_store.h"

@@ -1,0 +1,40 @@
+// lora_cuda.c - the operation's two launches.
+#include "ops/lora/lora_cuda.h"
+#include "base/divide.h"
+#include "ops/cuda_table.h"
+
+static u32 most_of(const u32 n[LORA_TARGETS])
+{
+    u32 most = n[0];
+
+    for (u32 i = 1; i < LORA_TARGETS; i++)
+        most = n[i] > most ? n[i] : most;
+    return most;
+}
+
+void cuda_plan_lora(struct cuda_plan *p)
+{
+    struct lora_params params = { .in = cuda_at(p, LORA_IN),
+                                  .scales = cuda_at(p, LORA_SCALES),
+                                  .work = cuda_at(p, LORA_WORK),
+                                  .args = *(const struct lora_args *)p->command->args };
+    u32 rows = params.args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
+
+    for (u32 i = 0; i < params.args.n_targets; i++) {
+        params.a[i] = cuda_at(p, LORA_A + LORA_OPERANDS * i);
+        params.b[i] = cuda_at(p, LORA_B + LORA_OPERANDS * i);
+        params.owners[i] = cuda_at(p, LORA_OWNERS + LORA_OPERANDS * i);
+        params.out[i] = cuda_at(p, LORA_OUT + LORA_OPERANDS * i);
+    }
+    bool many = rows >= LORA_LEAST_MANY;
+    u32 ranks = divide_up(most_of(params.args.n_ranks), many ? LORA_MANY_RANKS : 1);
+    u32 columns = divide_up(most_of(params.args.n_out), 4 * LORA_UP_THREADS);
+    struct cuda_shape down = { { ranks, divide_up(rows, many ? LORA_DOWN_ROWS : 1), params.args.n_targets },
+                               LORA_DOWN_THREADS,
+                               0 },
+                      up = { { columns, divide_up(rows, many ? LORA_UP_ROWS : 1), params.args.n_targets },
+                             LORA_UP_THREADS,
+                             0 };
+    cuda_launch_add(p, many ? "lora_down_many" : "lora_down", down, &params, sizeof params);
+    cuda_launch_add(p, many ? "lora_up_many" : "lora_up", up, &params, sizeof params);
+}
