@@ -27,6 +27,8 @@
 //   many     17+   64 x 64 x 32, padded by 16 bytes  128      MLX, matmul.cpp: 64 x 64 by 2 x 2 simdgroups in
 //                                                             fp32; llama.cpp's mul_mm: 64 weight rows,
 //                                                             NK = 32; padding as MLX's loader
+//   some     2+    16 x 4; 2 weight rows a           128      for invariant: each row has the bits of `one`.
+//                  simdgroup                                  Eight rows leave fewer threads
 //   tiled    2+    64 x 64 x 16, 4 x 4 a thread      256      vllm-apple's tiled kernel. For exact: fp32
 //                                                             multiply-adds in a known order; how a simdgroup
 //                                                             matrix rounds inside is not documented
@@ -36,8 +38,8 @@
 #include "gemm/metal/product_choice.h"
 #include "base/divide.h"
 
-// Kernels index blocks in shorts with 32 bits.
-#define MAX_BLOCK_BYTES ((uint64_t)1 << 33)
+// Kernels index blocks with 32 bits: in shorts, blocks of MXFP4, which have an odd number of bytes, in bytes.
+#define MAX_BYTES ((uint64_t)1 << 32)
 
 enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ANY_ROWS = INT32_MAX };
 
@@ -64,6 +66,7 @@ static uint32_t n_tiles(const struct product_plan *product, uint32_t size)
 struct product_case {
     const struct product_plan *product;
     uint32_t rows, n_cols;
+    bool invariant;
 };
 
 static bool has_odd_width(const struct product_case *c)
@@ -74,6 +77,10 @@ static bool is_head(const struct product_case *c)
 {
     return c->product->mode == PRODUCT_PLAIN && c->product->w[0]->n_rows >= LARGE_N &&
            c->n_cols * 4 <= HEAD_ROW_BYTES;
+}
+static bool is_invariant(const struct product_case *c)
+{
+    return c->invariant;
 }
 static bool is_exact(const struct product_case *c)
 {
@@ -91,20 +98,24 @@ static const struct product_rule {
     uint32_t min_rows, max_rows;
     bool (*when)(const struct product_case *c); // NULL: always
     uint32_t pairs, tile_rows, threads;
+    bool stages; // the row in threadgroup memory
 } rules[] = {
-    { PRODUCT_VARIANT_PLAIN, 1, ANY_ROWS, has_odd_width, PLAIN_SIDE, PLAIN_SIDE, PLAIN_SIDE *PLAIN_SIDE },
-    { PRODUCT_VARIANT_HEAD, 1, 1, is_head, HEAD_PAIRS, 0, HEAD_THREADS },
-    { PRODUCT_VARIANT_ONE, 1, 1, NULL, ROWS_PAIRS, 0, 128 },
-    { PRODUCT_VARIANT_TILED, 2, ANY_ROWS, is_exact, TILE_PAIRS, TILE_ROWS, 256 },
-    { PRODUCT_VARIANT_FEW_HALF, 2, FEW_ROWS, takes_half, ROWS_PAIRS, 0, 128 },
-    { PRODUCT_VARIANT_FEW_FLOAT, 2, FEW_ROWS, NULL, ROWS_PAIRS, 0, 128 },
-    { PRODUCT_VARIANT_MANY_HALF, FEW_ROWS + 1, ANY_ROWS, takes_half, TILE_PAIRS, TILE_ROWS, 128 },
-    { PRODUCT_VARIANT_MANY_FLOAT, FEW_ROWS + 1, ANY_ROWS, NULL, TILE_PAIRS, TILE_ROWS, 128 },
+    { PRODUCT_VARIANT_PLAIN, 1, ANY_ROWS, has_odd_width, PLAIN_SIDE, PLAIN_SIDE, PLAIN_SIDE *PLAIN_SIDE,
+      false },
+    { PRODUCT_VARIANT_PARTS, 1, 1, reads_parts, PARTS_PAIRS, 0, PARTS_THREADS, true },
+    { PRODUCT_VARIANT_HEAD, 1, 1, is_head, HEAD_PAIRS, 0, HEAD_THREADS, true },
+    { PRODUCT_VARIANT_ONE, 1, 1, NULL, ROWS_PAIRS, 0, 128, false },
+    { PRODUCT_VARIANT_SOME, 2, ANY_ROWS, is_invariant, ROWS_PAIRS, SOME_ROWS, 128, false },
+    { PRODUCT_VARIANT_TILED, 2, ANY_ROWS, is_exact, TILE_PAIRS, TILE_ROWS, 256, false },
+    { PRODUCT_VARIANT_FEW_HALF, 2, FEW_ROWS, takes_half, ROWS_PAIRS, 0, 128, false },
+    { PRODUCT_VARIANT_FEW_FLOAT, 2, FEW_ROWS, NULL, ROWS_PAIRS, 0, 128, false },
+    { PRODUCT_VARIANT_MANY_HALF, FEW_ROWS + 1, ANY_ROWS, takes_half, TILE_PAIRS, TILE_ROWS, 128, false },
+    { PRODUCT_VARIANT_MANY_FLOAT, FEW_ROWS + 1, ANY_ROWS, NULL, TILE_PAIRS, TILE_ROWS, 128, false },
 };
 
-static const struct product_rule *rule_of(const struct product_plan *product, uint32_t rows)
+static const struct product_rule *rule_of(const struct product_plan *product, uint32_t rows, bool invariant)
 {
-    struct product_case c = { product, rows, product->w[0]->n_cols };
+    struct product_case c = { product, rows, product->w[0]->n_cols, invariant };
 
     for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rows >= rules[i].min_rows && rows <= rules[i].max_rows && (!rules[i].when || rules[i].when(&c)))
@@ -113,19 +124,28 @@ static const struct product_rule *rule_of(const struct product_plan *product, ui
     return NULL;
 }
 
+bool product_weight_fits(struct metal_plan *p, const struct weight *w)
+{
+    uint64_t most = w->format == QUANT_MXFP4 ? MAX_BYTES : 2 * MAX_BYTES;
+
+    return w->format <= QUANT_BF16 || w->bytes <= most ||
+           err_set(&p->error, ERR_UNSUPPORTED,
+                   "a matrix of %llu bytes in %s; Metal kernels take at most %llu",
+                   (unsigned long long)w->bytes, quant_info(w->format)->name, (unsigned long long)most);
+}
+
 void product_launch(struct metal_plan *p, const struct product_plan *product)
 {
     struct product_args args = product->args;
     uint32_t rows = args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
-    const struct product_rule *rule = rule_of(product, rows);
+    const struct product_rule *rule = rule_of(product, rows, p->tape.invariant);
     uint32_t tiles = n_tiles(product, rule->pairs),
              row_tiles = rule->tile_rows ? divide_up(rows, rule->tile_rows) : 0;
     struct metal_kernel kernel = { .name = product->kernels[rule->variant],
                                    .n_constants = PRODUCT_N_CONSTANTS,
                                    .grid = { row_tiles ? row_tiles : tiles, row_tiles ? tiles : 1, 1 },
                                    .threads = rule->threads,
-                                   .shared = rule->variant == PRODUCT_VARIANT_HEAD ? product->w[0]->n_cols * 4
-                                                                                   : 0 };
+                                   .shared = rule->stages ? product->w[0]->n_cols * 4 : 0 };
 
     kernel.constants[PRODUCT_C_MODE] = product->mode;
     kernel.constants[PRODUCT_C_BIAS] = product->bias;
@@ -133,10 +153,8 @@ void product_launch(struct metal_plan *p, const struct product_plan *product)
     args.n_cols = product->w[0]->n_cols;
     for (uint32_t i = 0; i < 3; i++) {
         const struct weight *w = product->w[i] ? product->w[i] : product->w[0];
-        if (w->format > QUANT_BF16 && w->bytes > MAX_BLOCK_BYTES)
-            err_set(&p->error, ERR_UNSUPPORTED,
-                    "a quantised matrix of %llu bytes; Metal kernels take at most %llu",
-                    (unsigned long long)w->bytes, (unsigned long long)MAX_BLOCK_BYTES);
+        if (!product_weight_fits(p, w))
+            return;
         kernel.constants[PRODUCT_C_FORMAT + i] = w->format;
         args.n_out[i] = w->n_rows;
         args.row_bytes[i] = (uint32_t)(w->bytes / w->n_rows);

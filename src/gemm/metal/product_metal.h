@@ -28,12 +28,12 @@ struct product_args {
     u32 activation;   // PRODUCT_GATED
     u32 work_rows;    // PRODUCT_THREE: k takes this number of rows of the workspace, then v
     f32 eps;          // of the norm
-    u32 reserved;
+    f32 limit;        // PRODUCT_GATED: of experts_up; 0: none
     struct rope_store_args rope;
 };
 STATIC_ASSERT(sizeof(struct product_args) == 80);
 
-// Function constants 0..5 of every file with products, all uint.
+// Function constants 0..6 of every file with products, all uint.
 enum {
     PRODUCT_C_MODE,
     PRODUCT_C_FORMAT,   // and the next two: of each matrix; absent ones repeat the first
@@ -45,8 +45,11 @@ enum {
 // Tiles of the kernels: pairs of weight rows, and rows of activations, in a threadgroup. product_choice.c
 // says why.
 enum {
-    ROWS_PAIRS = 8, // product_one and product_few
-    FEW_ROWS = 16,  // product_few
+    ROWS_PAIRS = 8, // product_one, product_some and product_few
+    ROWS_SIMDS = 4,
+    EIGHT_ROWS = 8,
+    SOME_ROWS = 4, // product_some
+    FEW_ROWS = 16, // product_few
     HEAD_PAIRS = 128,
     HEAD_THREADS = 256,
     TILE_PAIRS = 32, // product_many and product_tiled

@@ -4,10 +4,10 @@
 #include "ops/metal_table.h"
 
 static const char *const kernels[N_PRODUCT_VARIANTS] = {
-    [PRODUCT_VARIANT_PLAIN] = "gate_up_plain",           [PRODUCT_VARIANT_ONE] = "gate_up_one",
-    [PRODUCT_VARIANT_TILED] = "gate_up_tiled",           [PRODUCT_VARIANT_FEW_HALF] = "gate_up_few_half",
-    [PRODUCT_VARIANT_FEW_FLOAT] = "gate_up_few_float",   [PRODUCT_VARIANT_MANY_HALF] = "gate_up_many_half",
-    [PRODUCT_VARIANT_MANY_FLOAT] = "gate_up_many_float",
+    [PRODUCT_VARIANT_PLAIN] = "gate_up_plain",         [PRODUCT_VARIANT_ONE] = "gate_up_one",
+    [PRODUCT_VARIANT_SOME] = "gate_up_some",           [PRODUCT_VARIANT_TILED] = "gate_up_tiled",
+    [PRODUCT_VARIANT_FEW_HALF] = "gate_up_few_half",   [PRODUCT_VARIANT_FEW_FLOAT] = "gate_up_few_float",
+    [PRODUCT_VARIANT_MANY_HALF] = "gate_up_many_half", [PRODUCT_VARIANT_MANY_FLOAT] = "gate_up_many_float",
 };
 
 void metal_plan_gate_up(struct metal_plan *p)

@@ -6,10 +6,10 @@
 #include "ops/rope_store/rope_store_metal.h"
 
 static const char *const kernels[N_PRODUCT_VARIANTS] = {
-    [PRODUCT_VARIANT_PLAIN] = "qkv_plain",           [PRODUCT_VARIANT_ONE] = "qkv_one",
-    [PRODUCT_VARIANT_TILED] = "qkv_tiled",           [PRODUCT_VARIANT_FEW_HALF] = "qkv_few_half",
-    [PRODUCT_VARIANT_FEW_FLOAT] = "qkv_few_float",   [PRODUCT_VARIANT_MANY_HALF] = "qkv_many_half",
-    [PRODUCT_VARIANT_MANY_FLOAT] = "qkv_many_float",
+    [PRODUCT_VARIANT_PLAIN] = "qkv_plain",         [PRODUCT_VARIANT_ONE] = "qkv_one",
+    [PRODUCT_VARIANT_SOME] = "qkv_some",           [PRODUCT_VARIANT_TILED] = "qkv_tiled",
+    [PRODUCT_VARIANT_FEW_HALF] = "qkv_few_half",   [PRODUCT_VARIANT_FEW_FLOAT] = "qkv_few_float",
+    [PRODUCT_VARIANT_MANY_HALF] = "qkv_many_half", [PRODUCT_VARIANT_MANY_FLOAT] = "qkv_many_float",
 };
 
 static void launch_store(struct metal_plan *p, const struct product_args *args)
