@@ -12,7 +12,8 @@ struct fuse_readers {
         uint32_t at, in;
     } packed[MOST_READERS];
     uint32_t n;
-    bool plain, alone; // some read it as fp32; none does, and the writer can leave that out
+    bool plain; // some read it as fp32
+    enum fuse_rows rows;
 };
 
 static const struct tape_fusion *rule_for(const struct tape *t, const struct command *from,
@@ -39,7 +40,7 @@ static void add_reader(const struct tape *t, struct fuse_readers *readers, const
     }
     readers->packing = packing;
     readers->norm = norm;
-    readers->alone = rule->alone && (readers->n == 0 || readers->alone);
+    readers->rows = readers->n == 0 || rule->rows < readers->rows ? rule->rows : readers->rows;
     readers->packed[readers->n++] = reader;
 }
 
@@ -72,16 +73,18 @@ static void fuse_result(struct tape *t, uint32_t from, uint32_t out, const struc
     struct operand *result = &t->commands[from].operands[out];
     uint32_t tensor = result->tensor, n_cols = t->tensors[tensor - 1].n_cols,
              last = readers->packed[readers->n - 1].at;
-    struct tensor packed = tape_tensor(t, n_cols, ROWS_STEP);
+    const struct tape_tensor_plan *old = &t->tensors[tensor - 1];
+    bool drops = readers->rows != FUSE_ROWS_TOO && !readers->plain && !old->bound && old->first == from &&
+                 old->last == last;
+    struct tensor packed =
+        readers->rows == FUSE_NO_ROWS && !drops ? (struct tensor){ 0 } : tape_tensor(t, n_cols, ROWS_STEP);
 
     if (packed.id == 0)
-        return; // tape_seal reports the error
+        return; // or tape_seal reports the error
     struct tape_tensor_plan *plan = &t->tensors[packed.id - 1], *rows = &t->tensors[tensor - 1];
     struct operand operand = {
         .tensor = packed.id, .type = OPERAND_PACKED, .packing = readers->packing, .norm = readers->norm
     };
-    bool drops =
-        readers->alone && !readers->plain && !rows->bound && rows->first == from && rows->last == last;
     operand.bytes = plan->bytes = readers->packing->bytes(t->limits.max_rows, n_cols, readers->norm != NULL);
     plan->first = from;
     plan->last = last;

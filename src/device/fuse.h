@@ -21,6 +21,10 @@ struct tape_packing {
     void (*unpack)(const void *packed, const struct packed_rows *to); // with a norm: normalised
 };
 
+// What becomes of the fp32 rows beside the packed ones: they are written too; they are left out where all
+// readers take them packed; or the writer has one form, and is fused only where all readers take that.
+enum fuse_rows { FUSE_ROWS_TOO, FUSE_ROWS_IF_READ, FUSE_NO_ROWS };
+
 // Where operand `out` of operation `from` is operand `in` of operation `to`, the first may write it packed
 // too, once for all its readers that want the same form. A device's rules end with a packing of NULL.
 struct tape_fusion {
@@ -29,7 +33,7 @@ struct tape_fusion {
     // The packing that `to` reads and `from` can write, or NULL.
     const struct tape_packing *(*packing)(struct device *d, const struct tape_limits *limits,
                                           const struct command *from, const struct command *to);
-    bool alone; // where all readers take it packed, `from` need not write its fp32 rows
+    enum fuse_rows rows;
 };
 
 // Adds the packed operands that the device's rules allow.

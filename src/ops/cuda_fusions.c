@@ -74,18 +74,18 @@ static const struct tape_packing *packing_of(struct device *d, const struct tape
 
 const struct tape_fusion cuda_fusions[] = {
     // writer, its result        reader, its input and norm
-    { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
-    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
-    { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
-    { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, false },
-    { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, false },
+    { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
+    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
+    { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
+    { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },
+    { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, FUSE_ROWS_TOO },
     // an encoder's
-    { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
-    { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, true },
-    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_Q, 0, packing_of, true },
-    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_K, 0, packing_of, true },
-    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_V, 0, packing_of, true },
-    { OP_attend_all, ATTEND_ALL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
-    { OP_matmul_activated, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
+    { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_Q, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_K, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_V, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_attend_all, ATTEND_ALL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul_activated, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { 0 },
 };

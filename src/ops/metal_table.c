@@ -1,5 +1,6 @@
 // metal_table.c - gathers what the operations' folders offer the Metal device.
 #include "ops/metal_table.h"
+#include "ops/attend/attend_metal.h"
 #include "ops/ops.h"
 
 static void (*const plans[N_OPS])(struct metal_plan *p) = {

@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_internal.h"
 #include "device/fuse.h"
 #include "ops/activate/activate.h"
+#include "ops/attend/attend_parts.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
@@ -43,6 +44,7 @@ static void packings_keep_the_numbers(void **state)
         rows[i] = bench_normal() * (float)(1 + i % 7);
     for (uint32_t i = 0; i < COLUMNS; i++)
         norm[i] = 1 + 0.1f * bench_normal();
+    assert_true(round_trip(&attend_parts, rows, NULL) < 1e-12);
     assert_true(round_trip(&gemm_packing_bf16, rows, NULL) < 1e-5);
     assert_true(round_trip(&gemm_packing_int8, rows, NULL) < 1e-4);
     assert_true(round_trip(&gemm_packing_int8, rows, norm) < 1e-4);
@@ -64,8 +66,9 @@ static const struct tape_packing *always_int8(struct device *d, const struct tap
     (void)d, (void)limits, (void)from, (void)to;
     return &gemm_packing_int8;
 }
-static const struct tape_fusion rules[] = { { OP_activate, 2, OP_matmul, MATMUL_IN, 0, always_int8, false },
-                                            { 0 } };
+static const struct tape_fusion rules[] = {
+    { OP_activate, 2, OP_matmul, MATMUL_IN, 0, always_int8, FUSE_ROWS_TOO }, { 0 }
+};
 static const struct device_ops *cpu_ops;
 static bool forgets;
 

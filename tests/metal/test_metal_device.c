@@ -317,7 +317,7 @@ static void the_vendor_s_products_are_products(void **state)
 {
     (void)state;
     void (*plans[N_OPS])(struct metal_plan * p) = { [OP_matmul] = plan_by_vendor };
-    struct metal_table table = { plans, N_OPS };
+    struct metal_table table = { .plans = plans, .n_ops = N_OPS };
     struct metal_options options = { .table = &table };
     struct err err = { 0 };
 
@@ -350,6 +350,22 @@ static void the_vendor_s_products_are_products(void **state)
     }
 }
 
+static void more_memory_is_told_where_there_is_some(void **state)
+{
+    (void)state;
+    struct device *d = open_metal(0);
+    char text[256] = "";
+
+    emu_set("memory_mb", 1024);
+    assert_true(metal_more_memory(d, text, sizeof text));
+    assert_non_null(strstr(text, "the system lets the GPU have 1.0 of "));
+    assert_non_null(strstr(text, "sudo sysctl iogpu.wired_limit_mb="));
+    emu_set("memory_mb", 1 << 30);
+    assert_false(metal_more_memory(d, text, sizeof text));
+    emu_set("memory_mb", 16384);
+    device_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_device_that_cannot_do_it_is_refused),
         cmocka_unit_test(a_command_buffer_that_fails_fails_the_wait),
         cmocka_unit_test(pipelines_are_kept_on_disk),
+        cmocka_unit_test(more_memory_is_told_where_there_is_some),
         cmocka_unit_test(the_vendor_s_products_are_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

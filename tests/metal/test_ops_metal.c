@@ -4,6 +4,7 @@
 // An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies
 // between the results.
 #include "emu_modes.h"
+#include "device/fuse.h"
 #include "ops/device_sides.h"
 
 static struct device *gpu;
@@ -221,13 +222,156 @@ static void attention_in_every_shape(void **state)
                                   .n_heads = heads[h].n_heads,
                                   .n_kv_heads = heads[h].n_kv_heads,
                                   .n_cols = heads[h].head_dim,
-                                  .past = i % 2 ? 290 : 0,
+                                  .past = i % 2 ? 570 : 0,
                                   .window = i % 3 == 1 ? 33 : 0,
                                   .bias = i % 4 < 2,
                                   .k_format = heads[h].k,
                                   .v_format = heads[h].v,
                                   .limit = 1e-10 };
             compare("attend", &c, record_attend);
+        }
+}
+
+// Of one row the product behind attention reads its parts, where there can be more than one: two launches
+// instead of three. Few tokens make one part, 600 of them two or three.
+static void products_of_attention_in_parts(void **state)
+{
+    static const struct {
+        uint32_t head_dim, n_heads, n_kv_heads, n_out;
+        enum quant format;
+        bool parts;
+    } cases[] = { { 64, 9, 3, 576, QUANT_Q4_0, true },   { 128, 4, 1, 75, QUANT_Q6_K, true },
+                  { 32, 8, 8, 33, QUANT_Q4_K, true },    { 256, 5, 1, 64, QUANT_F16, true },
+                  { 96, 3, 3, 21, QUANT_Q8_0, true },    { 40, 4, 2, 19, QUANT_F32, false },
+                  { 64, 64, 64, 19, QUANT_Q5_0, false }, { 128, 33, 3, 19, QUANT_Q4_0, false } };
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases * 4; i++) {
+        uint32_t k = i / 4;
+        struct op_shape c = { .rows = 1,
+                              .most_rows = 1,
+                              .head_dim = cases[k].head_dim,
+                              .n_heads = cases[k].n_heads,
+                              .n_kv_heads = cases[k].n_kv_heads,
+                              .n_out = cases[k].n_out,
+                              .format = cases[k].format,
+                              .past = i % 2   ? 600
+                                      : i % 4 ? 0
+                                              : 290,
+                              .window = i % 4 == 3 ? 550 : 0,
+                              .bias = k % 2,
+                              .k_format = k % 3 ? KV_F16 : KV_BF16,
+                              .v_format = KV_F32,
+                              .limit = FP32_LIMIT };
+        struct sides s;
+        bool parts = cases[k].parts && i % 4 != 2;
+        c.n_cols = i % 4 == 2; // its result is kept
+        sides_open(&s, gpu, &c, record_attend_out);
+        assert_true(!fuse_packed(tape_command(s.fast.tape, 0), true) == !parts);
+        assert_true(!fuse_packed(tape_command(s.fast.tape, 1), false) == !parts);
+        assert_int_equal(tape_n_barriers(s.fast.tape), 1);
+        sides_compare(&s, "attend and matmul", &c);
+        sides_close(&s);
+    }
+}
+
+// Recorders whose weights and first row do not depend on the number of rows.
+static struct tensor drawn_alike(struct side *s, uint32_t n_cols)
+{
+    bench_seed(11);
+    return side_tensor(s, n_cols, ROWS_STEP);
+}
+static void record_matmul_alike(struct side *s, const struct op_shape *c)
+{
+    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols);
+    struct tensor in = drawn_alike(s, c->n_cols), x = drawn_alike(s, c->n_out);
+    op_matmul(s->tape, (struct matmul){ .out = x, .in = in, .w = w, .add = x });
+}
+static void record_gate_up_alike(struct side *s, const struct op_shape *c)
+{
+    struct gate_up m = { .gate = side_weight(s, c->format, c->n_out, c->n_cols),
+                         .up = side_weight(s, c->other, c->n_out, c->n_cols),
+                         .norm = side_vector(s, c->n_cols),
+                         .activation = ACTIVATION_SILU,
+                         .eps = 1e-5f };
+    m.in = drawn_alike(s, c->n_cols);
+    m.out = drawn_alike(s, c->n_out);
+    op_gate_up(s->tape, m);
+}
+// qkv, attention and the product behind it.
+static void record_layer_alike(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    const struct weight *w = side_weight(s, c->format, c->n_out, n_q);
+    struct qkv m = { .wq = side_weight(s, c->format, n_q, c->n_cols),
+                     .wk = side_weight(s, c->other, n_kv, c->n_cols),
+                     .wv = side_weight(s, c->format, n_kv, c->n_cols),
+                     .norm = side_vector(s, c->n_cols),
+                     .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                     .eps = 1e-6f };
+    struct op_shape most = *c; // as many numbers in its pages for any number of rows
+    struct tensor x;
+
+    most.rows = 70;
+    m.pages = side_pages(s, &most);
+    m.angles = drawn_alike(s, c->head_dim);
+    m.in = drawn_alike(s, c->n_cols);
+    m.q = drawn_alike(s, n_q);
+    x = drawn_alike(s, c->n_out);
+    op_qkv(s->tape, m);
+    struct attend a = { .out = tape_tensor(s->tape, n_q, ROWS_STEP),
+                        .q = m.q,
+                        .pages = m.pages,
+                        .scale = 1 / sqrtf((float)c->head_dim) };
+    op_attend(s->tape, a);
+    op_matmul(s->tape, (struct matmul){ .out = x, .in = a.out, .w = w, .add = x });
+}
+
+// The first row's first numbers of the last buffer.
+static void first_row(struct op_shape c, const struct rows_case *rows, record *recording, float out[16])
+{
+    struct side s = { 0 };
+    struct err err = { 0 };
+
+    c.rows = rows->rows;
+    c.most_rows = rows->most;
+    side_open(&s, gpu, &c, recording);
+    assert_ok(tape_play(s.tape, &s.step, &err), &err);
+    assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], 0, out, 16 * 4, &err), &err);
+    side_close(&s);
+}
+
+// Alone in a tape for one row, and among others in larger ones. Attention's past has two parts. The host
+// never asks for fast math, with which the two kernels that add them up may divide unalike.
+static void invariant_rows_have_the_same_bits_in_any_company(void **state)
+{
+    static record *const recorders[] = { record_matmul_alike, record_gate_up_alike, record_layer_alike };
+
+    (void)state;
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
+        for (uint32_t way = 0; way < 3; way++) {
+            struct op_shape c = { .format = q,
+                                  .other = (q + 2) % N_WEIGHT_QUANTS,
+                                  .invariant = true,
+                                  .exact = q % 3 == 0,
+                                  .n_cols = 512,
+                                  .n_out = 17,
+                                  .head_dim = 64,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 2,
+                                  .decode = 1,
+                                  .past = 560,
+                                  .head_norm = q % 2,
+                                  .k_format = KV_F16,
+                                  .v_format = KV_F16 };
+            float alone[16], among[16];
+            if (way == 2 && (q % 4 != 1 || emu_get("fast")))
+                continue;
+            first_row(c, &row_cases[0], recorders[way], alone);
+            for (uint32_t r = 1; r < N_ROW_CASES; r += 3) {
+                first_row(c, &row_cases[r], recorders[way], among);
+                assert_memory_equal(alone, among, sizeof alone);
+            }
         }
 }
 
@@ -418,6 +562,8 @@ int main(void)
         cmocka_unit_test(qkv_into_q8_0_pages),
         cmocka_unit_test(rope_store_alone),
         cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(products_of_attention_in_parts),
+        cmocka_unit_test(invariant_rows_have_the_same_bits_in_any_company),
         cmocka_unit_test(sampling_as_defined),
         cmocka_unit_test(a_bad_number_stays_in_its_row),
         cmocka_unit_test(bad_numbers_stay_in_their_sequence),

@@ -12,8 +12,8 @@
 #pragma once
 #include "device/tape.h"
 
-enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 8 };
-enum { METAL_MAX_OPERANDS = 16 }; // an operation's own; Metal has no packed ones (device/fuse.h)
+enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 12 };
+enum { METAL_MAX_OPERANDS = 16 }; // of a command, the packed ones of device/fuse.h included
 enum {
     METAL_AT_ARGS,
     METAL_AT_STEP,

@@ -13,6 +13,11 @@
 //                                                             outputs on: LM heads have 32,000 and more,
 //                                                             layers less. 16 KiB are half of what a
 //                                                             threadgroup may have
+//   parts    1     64 x 1, as head               512      attn_out: the attention before it leaves a row in
+//                                                             parts, and each threadgroup adds them up. Few
+//                                                             threadgroups do so: of 4,096 outputs 64. By
+//                                                             tools/metal_times it pays up to some five
+//                                                             parts in use, and costs less than 1 % beyond
 //   one      1     16 x 1; 4 weight rows a           128      llama.cpp, N_R0_Q4_0 = 4 in ggml-metal-impl.h:
 //                  simdgroup                                  four weight rows share the activations that a
 //                                                             lane holds. More rows, or both scales of a
@@ -73,6 +78,10 @@ static bool has_odd_width(const struct product_case *c)
 {
     return c->n_cols % 8 != 0;
 }
+static bool reads_parts(const struct product_case *c)
+{
+    return c->product->parts;
+}
 static bool is_head(const struct product_case *c)
 {
     return c->product->mode == PRODUCT_PLAIN && c->product->w[0]->n_rows >= LARGE_N &&
@@ -122,6 +131,11 @@ static const struct product_rule *rule_of(const struct product_plan *product, ui
             return &rules[i];
     CHECK(!"the last rules take every product");
     return NULL;
+}
+
+bool product_takes_parts(const struct weight *w)
+{
+    return w->n_cols * 4 <= HEAD_ROW_BYTES && w->n_rows < LARGE_N;
 }
 
 bool product_weight_fits(struct metal_plan *p, const struct weight *w)

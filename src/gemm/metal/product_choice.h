@@ -5,6 +5,7 @@
 
 enum product_variant {
     PRODUCT_VARIANT_PLAIN,
+    PRODUCT_VARIANT_PARTS,
     PRODUCT_VARIANT_HEAD,
     PRODUCT_VARIANT_ONE,
     PRODUCT_VARIANT_SOME,
@@ -22,7 +23,12 @@ struct product_plan {
     enum product_mode mode;
     uint32_t bias; // bit i: matrix i has one
     bool add, exact;
+    bool parts;               // the one row lies in parts; product_takes_parts said so
     struct product_args args; // n_cols, n_out and row_bytes are filled in here
 };
+// A product of one row that can read it in parts, with w: the row fits into threadgroup memory.
+bool product_takes_parts(const struct weight *w);
+// False, and the plan's error: the matrix is too large for the kernels' places.
+bool product_weight_fits(struct metal_plan *p, const struct weight *w);
 // Adds the product's one launch.
 void product_launch(struct metal_plan *p, const struct product_plan *product);

@@ -52,6 +52,8 @@ enum {
     FEW_ROWS = 16, // product_few
     HEAD_PAIRS = 128,
     HEAD_THREADS = 256,
+    PARTS_PAIRS = 32, // matmul_parts
+    PARTS_THREADS = 512,
     TILE_PAIRS = 32, // product_many and product_tiled
     TILE_ROWS = 64,
     PLAIN_SIDE = 16, // product_plain: pairs and rows

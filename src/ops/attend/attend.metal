@@ -1,13 +1,14 @@
 // attend.metal - attend.h for a few rows, or any shape: positions are split over threadgroups (split decode;
-// Flash-Decoding, Dao et al., 2023), the heads of a group share every read of K and V, and a second launch
-// adds up the parts in their order.
+// Flash-Decoding, Dao et al., 2023) and the heads of a group share every read of K and V. The parts are added
+// up by a second launch, or by the product behind, which reads them (attend_parts.h).
 //
 // A simdgroup takes whole pages. For scores a lane takes one of the page's 16 tokens and every second
 // dimension; for values it takes every 32nd dimension. Only tokens in the row's range count; other K are
-// computed with and dropped, other V are not read. How positions are split depends on the tape and the row's
-// position alone.
+// computed with and dropped, other V are not read. How positions are split depends on the row's position and
+// on the most parts that its tape has.
 #include "device/metal/msl.h"
 #include "ops/attend/attend_metal.h"
+#include "ops/attend/parts.metalh"
 #include "device/metal/page_numbers.metalh"
 
 constant uint ATTEND_HEAD_DIM [[function_constant(0)]];
@@ -15,26 +16,41 @@ constant uint ATTEND_K_FORMAT [[function_constant(1)]];
 constant uint ATTEND_V_FORMAT [[function_constant(2)]];
 constant uint ATTEND_HAS_SINKS [[function_constant(3)]]; // else there are none
 
-#define LOWEST      (-1e30f) // below every score: no infinity, which fast math may not see
-#define LANE_DIMS   (ATTEND_MAX_DIM / 32)
-#define PART_FLOATS (ATTEND_HEAD_DIM + 2u) // of a head's part: top, total, then the sums
+#define LANE_DIMS (ATTEND_MAX_DIM / 32)
+
+struct split_attention { // what the kernels that split read, and the threadgroup's memory
+    constant struct attend_metal_args *args;
+    constant struct step *step;
+    device const f32 *q;
+    device const uchar *k_pages;
+    device const uchar *v_pages;
+    device const u32 *table;
+    device const f32 *sinks;
+    threadgroup f32 *heads;     // [ATTEND_HEADS, head_dim] of q
+    threadgroup f32 *room;      // [simds, ATTEND_HEADS, head_dim]
+    threadgroup f32 *weights;   // [simds, ATTEND_HEADS, 16]
+    threadgroup f32 *row_maxes; // [simds, ATTEND_HEADS, 2]
+};
 
 struct seen_range { // of one row
     u32 position, first, first_page, n_pages;
+    u32 part_pages, n_parts;
     device const u32 *table;
 };
 
-static struct seen_range range_of(constant struct attend_metal_args &args, constant struct step &step,
-                                  device const u32 *table, u32 row)
+static struct seen_range range_of(thread const struct split_attention &a, u32 row)
 {
-    u32 window = args.attend.window;
+    u32 window = a.args->attend.window, n_splits = a.args->n_splits;
     struct seen_range r;
 
-    r.position = step_positions(&step)[row];
+    r.position = step_positions(a.step)[row];
     r.first = window && r.position >= window ? r.position - window + 1 : 0;
     r.first_page = r.first / PAGE_TOKENS;
     r.n_pages = r.position / PAGE_TOKENS + 1 - r.first_page;
-    r.table = table + u64(step_slots(&step)[row]) * args.attend.pages.max_pages;
+    r.part_pages = max((r.n_pages + n_splits - 1) / n_splits, ATTEND_PAGES * attend_simds(ATTEND_HEAD_DIM));
+    r.part_pages = n_splits == 1 ? r.n_pages : r.part_pages;
+    r.n_parts = (r.n_pages + r.part_pages - 1) / r.part_pages;
+    r.table = a.table + u64(step_slots(a.step)[row]) * a.args->attend.pages.max_pages;
     return r;
 }
 
@@ -82,7 +98,7 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
         f32 weight = token >= g.first && token <= g.last ? precise::exp(scores[h] - row_max) : 0.0f;
         s.row_max[h] = row_max;
         s.row_sum[h] = s.row_sum[h] * rescale + simd_sum(lane < PAGE_TOKENS ? weight : 0.0f);
-        UNROLL for (u32 i = 0; i < LANE_DIMS; i++) s.at[h][i] *= rescale;
+        UNROLL for (u32 i = 0; i < LANE_DIMS; i++) if (32 * i < ATTEND_HEAD_DIM) s.at[h][i] *= rescale;
         if (lane < PAGE_TOKENS)
             weights[h * PAGE_TOKENS + token] = weight;
     }
@@ -100,113 +116,172 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
     simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Head h of what four simdgroups found, to its part. row_maxes: [4, ATTEND_HEADS, 2]; room: [4, ATTEND_HEADS,
-// head_dim].
-static void part_write(threadgroup const f32 *row_maxes, threadgroup const f32 *room, u32 h, device f32 *part,
-                       u32 thread_index)
-{
-    f32 row_max = LOWEST, row_sum = 0.0f;
+struct head_end { // of a head's sums over all simdgroups
+    f32 row_max, row_sum;
+};
 
-    for (u32 i = 0; i < 4; i++)
-        row_max = max(row_max, row_maxes[(i * ATTEND_HEADS + h) * 2]);
-    for (u32 i = 0; i < 4; i++)
-        row_sum += precise::exp(row_maxes[(i * ATTEND_HEADS + h) * 2] - row_max) *
-                   row_maxes[(i * ATTEND_HEADS + h) * 2 + 1];
-    for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 128) {
-        f32 sum = 0.0f;
-        for (u32 i = 0; i < 4; i++)
-            sum += precise::exp(row_maxes[(i * ATTEND_HEADS + h) * 2] - row_max) *
-                   room[(i * ATTEND_HEADS + h) * ATTEND_HEAD_DIM + d];
-        part[2 + d] = sum;
+// of head h; first: below all scores, or the head's sink
+static struct head_end head_end(thread const struct split_attention &a, u32 h, f32 first)
+{
+    struct head_end e = { first, 0.0f };
+
+    for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
+        e.row_max = max(e.row_max, a.row_maxes[(i * ATTEND_HEADS + h) * 2]);
+    for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
+        e.row_sum += precise::exp(a.row_maxes[(i * ATTEND_HEADS + h) * 2] - e.row_max) *
+                     a.row_maxes[(i * ATTEND_HEADS + h) * 2 + 1];
+    if (ATTEND_HAS_SINKS && first > LOWEST)
+        e.row_sum += precise::exp(first - e.row_max);
+    return e;
+}
+
+// Dimension d of head h, of all simdgroups.
+static f32 head_sum(thread const struct split_attention &a, thread const struct head_end &e, u32 h, u32 d)
+{
+    f32 sum = 0.0f;
+
+    for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
+        sum += precise::exp(a.row_maxes[(i * ATTEND_HEADS + h) * 2] - e.row_max) *
+               a.room[(i * ATTEND_HEADS + h) * ATTEND_HEAD_DIM + d];
+    return sum;
+}
+
+// This simdgroup's part of the sums of ATTEND_HEADS heads, over pages [first, end) of the row's.
+static void pages_add(thread const struct split_attention &a, thread const struct seen_range &r, uint2 pages,
+                      u32 kv_head, u32 thread_index)
+{
+    constant struct page_shape &shape = a.args->attend.pages;
+    u32 simd = thread_index / 32, lane = thread_index % 32;
+    struct head_sums s = {};
+
+    UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.row_max[i] = LOWEST;
+    for (u32 i = pages.x + simd; i < pages.y; i += attend_simds(ATTEND_HEAD_DIM)) {
+        // first: the page's first position
+        u32 first = (r.first_page + i) * PAGE_TOKENS, number = r.table[r.first_page + i];
+        struct page g = { a.k_pages + page_head_at(shape, ATTEND_K_FORMAT, number, kv_head),
+                          a.v_pages + page_head_at(shape, ATTEND_V_FORMAT, number, kv_head),
+                          r.first > first ? r.first - first : 0, min(r.position - first, PAGE_TOKENS - 1) };
+        page_add(g, a.heads, a.weights + simd * ATTEND_HEADS * PAGE_TOKENS, lane, s);
     }
-    if (thread_index == 0) {
-        part[0] = row_max;
-        part[1] = row_sum;
+    UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++)
+    {
+        u32 of = simd * ATTEND_HEADS + i;
+        if (lane == 0) {
+            a.row_maxes[of * 2] = s.row_max[i];
+            a.row_maxes[of * 2 + 1] = s.row_sum[i];
+        }
+        UNROLL for (u32 j = 0; j < LANE_DIMS;
+                    j++) if (32 * j < ATTEND_HEAD_DIM && lane + 32 * j < ATTEND_HEAD_DIM)
+            a.room[of * ATTEND_HEAD_DIM + lane + 32 * j] = s.at[i][j];
     }
 }
 
-// Grid: parts, KV heads, rows; 128 threads. parts: [rows, n_heads, n_splits, PART_FLOATS].
-kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
-                         constant struct step &step [[buffer(1)]], device const f32 *q [[buffer(2)]],
-                         device const uchar *k_pages [[buffer(3)]], device const uchar *v_pages [[buffer(4)]],
-                         device const u32 *table [[buffer(5)]], device f32 *parts [[buffer(18)]],
-                         threadgroup f32 *room [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
-                         uint thread_index [[thread_index_in_threadgroup]])
+// Heads of the row's from `head`, h of which lie in a.room, to the row's part, or finished to out where there
+// are no parts.
+static void heads_write(thread const struct split_attention &a, u32 head, u32 n_heads, u32 part_number,
+                        device f32 *to, bool finished, u32 thread_index)
 {
-    threadgroup f32 weights[4 * ATTEND_HEADS * PAGE_TOKENS];
-    threadgroup f32 row_maxes[4 * ATTEND_HEADS * 2];
-    u32 row = at.z, kv_head = at.y, simd = thread_index / 32, lane = thread_index % 32;
-    u32 group = args.attend.n_heads / args.attend.pages.n_kv_heads;
-    threadgroup f32 *heads = room + 4 * ATTEND_HEADS * ATTEND_HEAD_DIM; // [ATTEND_HEADS, head_dim] of q
+    u32 n_cols = a.args->attend.n_heads * ATTEND_HEAD_DIM, span = attend_span(ATTEND_HEAD_DIM);
 
-    if (row >= step.n_rows)
-        return;
-    struct seen_range r = range_of(args, step, table, row);
-    u32 end = min((at.x + 1) * args.split_pages, r.n_pages);
-    if (at.x * args.split_pages >= r.n_pages)
-        return;
-    for (u32 h = 0; h < group; h += ATTEND_HEADS) {
-        u64 head = u64(row) * args.attend.n_heads + kv_head * group + h;
-        u32 n_heads = min(group - h, u32(ATTEND_HEADS));
-        struct head_sums s = {};
-        for (u32 i = thread_index; i < ATTEND_HEADS * ATTEND_HEAD_DIM; i += 128)
-            heads[i] =
-                i < n_heads * ATTEND_HEAD_DIM ? q[head * ATTEND_HEAD_DIM + i] * args.attend.scale : 0.0f;
-        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.row_max[i] = LOWEST;
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (u32 i = at.x * args.split_pages + simd; i < end; i += 4) {
-            // first: the page's first position
-            u32 first = (r.first_page + i) * PAGE_TOKENS, number = r.table[r.first_page + i];
-            struct page g = { k_pages + page_head_at(args.attend.pages, ATTEND_K_FORMAT, number, kv_head),
-                              v_pages + page_head_at(args.attend.pages, ATTEND_V_FORMAT, number, kv_head),
-                              r.first > first ? r.first - first : 0,
-                              min(r.position - first, PAGE_TOKENS - 1) };
-            page_add(g, heads, weights + simd * ATTEND_HEADS * PAGE_TOKENS, lane, s);
+    for (u32 h = 0; h < n_heads; h++) {
+        f32 sink = ATTEND_HAS_SINKS && part_number == 0 ? a.sinks[head + h] : LOWEST;
+        struct head_end e = head_end(a, h, sink);
+        u32 first = (head + h) * ATTEND_HEAD_DIM;
+        for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 32 * attend_simds(ATTEND_HEAD_DIM))
+            to[first + d] = finished ? head_sum(a, e, h, d) / e.row_sum : head_sum(a, e, h, d);
+        if (!finished && thread_index < ATTEND_HEAD_DIM / span) {
+            to[n_cols + first / span + thread_index] = e.row_max;
+            to[n_cols + (n_cols + first) / span + thread_index] = e.row_sum;
         }
-        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++)
-        {
-            u32 of = simd * ATTEND_HEADS + i;
-            if (lane == 0) {
-                row_maxes[of * 2] = s.row_max[i];
-                row_maxes[of * 2 + 1] = s.row_sum[i];
-            }
-            UNROLL for (u32 j = 0; j < LANE_DIMS; j++) if (lane + 32 * j < ATTEND_HEAD_DIM)
-                room[of * ATTEND_HEAD_DIM + lane + 32 * j] = s.at[i][j];
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (u32 i = 0; i < n_heads; i++)
-            part_write(row_maxes, room, i, parts + ((head + i) * args.n_splits + at.x) * PART_FLOATS,
-                       thread_index);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
     }
+}
+
+// One part of one row, for ATTEND_HEADS query heads of one KV head. There is no loop over all its query
+// heads: places of the sums, which do not change in it, would stay in registers. rows: the tape's rows of
+// parts, or the result.
+static void part_of_row(thread const struct split_attention &a, uint3 at, device f32 *rows, bool finished,
+                        u32 thread_index)
+{
+    u32 n_heads = a.args->attend.n_heads, n_cols = n_heads * ATTEND_HEAD_DIM,
+        group = n_heads / a.args->attend.pages.n_kv_heads, shares = attend_shares(group),
+        kv_head = at.y / shares, first = at.y % shares * ATTEND_HEADS, head = kv_head * group + first,
+        n = min(group - first, u32(ATTEND_HEADS)), span = attend_span(ATTEND_HEAD_DIM);
+    struct seen_range r = range_of(a, at.z);
+    device f32 *row =
+        rows + u64(at.z) * (finished ? n_cols : attend_parts_words(a.args->n_splits, n_cols, span));
+    device f32 *to = finished ? row : row + ATTEND_PARTS_AT + at.x * attend_part_words(n_cols, span);
+    device const f32 *q = a.q + u64(at.z) * n_cols + head * ATTEND_HEAD_DIM;
+
+    if (at.x >= r.n_parts)
+        return;
+    if (!finished && at.x == 0 && at.y == 0 && thread_index == 0)
+        *(device u32 *)row = r.n_parts;
+    uint2 pages = uint2(at.x * r.part_pages, min((at.x + 1) * r.part_pages, r.n_pages));
+    for (u32 i = thread_index; i < ATTEND_HEADS * ATTEND_HEAD_DIM; i += 32 * attend_simds(ATTEND_HEAD_DIM))
+        a.heads[i] = i < n * ATTEND_HEAD_DIM ? q[i] * a.args->attend.scale : 0.0f;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    pages_add(a, r, pages, kv_head, thread_index);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    heads_write(a, head, n, at.x, to, finished, thread_index);
+}
+
+#define ATTEND_BUFFERS                                                                               \
+    constant struct attend_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], \
+        device const f32 *q [[buffer(2)]], device const uchar *k_pages [[buffer(3)]],                \
+        device const uchar *v_pages [[buffer(4)]], device const u32 *table [[buffer(5)]],            \
+        device const f32 *sinks [[buffer(7)]]
+#define ATTEND_AT                                                                        \
+    threadgroup f32 *room [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]], \
+        uint thread_index [[thread_index_in_threadgroup]]
+#define ATTEND_PART(to, finished)                                                    \
+    threadgroup f32 weights[ATTEND_MOST_SIMDS * ATTEND_HEADS * PAGE_TOKENS];         \
+    threadgroup f32 row_maxes[ATTEND_MOST_SIMDS * ATTEND_HEADS * 2];                 \
+    struct split_attention a = {};                                                   \
+    a.args = &args;                                                                  \
+    a.step = &step;                                                                  \
+    a.q = q;                                                                         \
+    a.k_pages = k_pages;                                                             \
+    a.v_pages = v_pages;                                                             \
+    a.table = table;                                                                 \
+    a.sinks = sinks;                                                                 \
+    a.heads = room + attend_simds(ATTEND_HEAD_DIM) * ATTEND_HEADS * ATTEND_HEAD_DIM; \
+    a.room = room;                                                                   \
+    a.weights = weights;                                                             \
+    a.row_maxes = row_maxes;                                                         \
+    if (at.z < step.n_rows)                                                          \
+    part_of_row(a, at, to, finished, thread_index)
+
+// Grid: parts, KV heads times attend_shares, rows; 32 threads for each of attend_simds. parts: [rows,
+// attend_parts_words], for attend_merge behind it.
+kernel void attend_split(ATTEND_BUFFERS, device f32 *parts [[buffer(18)]], ATTEND_AT)
+{
+    ATTEND_PART(parts, false);
+}
+
+// The same; parts: for the product behind.
+kernel void attend_parts(ATTEND_BUFFERS, device f32 *parts [[buffer(9)]], ATTEND_AT)
+{
+    ATTEND_PART(parts, false);
+}
+
+// The same where a row's past is one part.
+kernel void attend_whole(ATTEND_BUFFERS, device f32 *out [[buffer(6)]], ATTEND_AT)
+{
+    ATTEND_PART(out, true);
 }
 
 // Grid: heads, rows; 64 threads.
 kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
-                         constant struct step &step [[buffer(1)]], device const u32 *table [[buffer(5)]],
-                         device f32 *out [[buffer(6)]], device const f32 *sinks [[buffer(7)]],
+                         constant struct step &step [[buffer(1)]], device f32 *out [[buffer(6)]],
                          device const f32 *parts [[buffer(18)]], uint3 at [[threadgroup_position_in_grid]],
                          uint thread_index [[thread_index_in_threadgroup]])
 {
-    u32 row = at.y;
-    u64 head = u64(row) * args.attend.n_heads + at.x;
-    f32 row_max = ATTEND_HAS_SINKS ? sinks[at.x] : LOWEST, row_sum = 0.0f;
+    u32 n_cols = args.attend.n_heads * ATTEND_HEAD_DIM, span = attend_span(ATTEND_HEAD_DIM);
 
-    if (row >= step.n_rows)
+    if (at.y >= step.n_rows)
         return;
-    struct seen_range r = range_of(args, step, table, row);
-    u32 n_parts = (r.n_pages + args.split_pages - 1) / args.split_pages;
-    parts += head * args.n_splits * PART_FLOATS;
-    for (u32 i = 0; i < n_parts; i++)
-        row_max = max(row_max, parts[i * PART_FLOATS]);
-    for (u32 i = 0; i < n_parts; i++)
-        row_sum += precise::exp(parts[i * PART_FLOATS] - row_max) * parts[i * PART_FLOATS + 1];
-    if (ATTEND_HAS_SINKS)
-        row_sum += precise::exp(sinks[at.x] - row_max);
-    for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 64) {
-        f32 sum = 0.0f;
-        for (u32 i = 0; i < n_parts; i++)
-            sum += precise::exp(parts[i * PART_FLOATS] - row_max) * parts[i * PART_FLOATS + 2 + d];
-        out[head * ATTEND_HEAD_DIM + d] = sum / row_sum;
-    }
+    parts += u64(at.y) * attend_parts_words(args.n_splits, n_cols, span);
+    for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 64)
+        out[u64(at.y) * n_cols + at.x * ATTEND_HEAD_DIM + d] =
+            parts_merged<f32>(parts, n_cols, span, at.x * ATTEND_HEAD_DIM + d);
 }

@@ -1,30 +1,66 @@
-// attend_metal.c - chooses the kernels: attend_many for more rows than a decode step has, attend_split and
-// attend_merge for the rest.
+// attend_metal.c - chooses the kernels: attend_many for more rows than a decode step has, attend_split for
+// the rest; and attend_merge behind it where its parts are not what the product behind reads (device/fuse.h).
 #include "ops/attend/attend_metal.h"
 #include "base/divide.h"
+#include "ops/attend/attend_parts.h"
 #include "ops/metal_table.h"
 
 // MANY_ROWS: the engine's middle bucket ends there; up to it a threadgroup per row and KV head fills the GPU
-// better than 32-row tiles. MOST_PARTS: llama.cpp's vector kernel splits a past over 32 threadgroups (nwg in
-// ggml-metal-ops.cpp). LEAST_PAGES: below 256 tokens a part does less work than the merge costs.
-enum { MANY_ROWS = 16, MOST_PARTS = 32, LEAST_PAGES = 16 };
+// better than 32-row tiles. FULL_GRID: threadgroups of a row; with 8 simdgroups in each they are 16
+// simdgroups for each core of an M1 Max.
+enum { MANY_ROWS = 16, FULL_GRID = 64 };
+
+// Threadgroups that a part of a row takes.
+static uint32_t n_shares(const struct attend_args *a)
+{
+    return a->pages.n_kv_heads * attend_shares(a->n_heads / a->pages.n_kv_heads);
+}
+
+// Parts of a row's past at most. They depend on the number of rows only where the tape may.
+static uint32_t n_splits(const struct attend_args *a, const struct tape_limits *limits)
+{
+    uint32_t most = divide_up(FULL_GRID, n_shares(a)),
+             useful = divide_up(a->pages.max_pages, ATTEND_PAGES * attend_simds(a->pages.head_dim));
+
+    if (limits->max_rows > MANY_ROWS && !limits->invariant)
+        return 1; // many rows fill the GPU as they are
+    most = most < ATTEND_MOST_PARTS ? most : ATTEND_MOST_PARTS;
+    return useful < most ? useful : most;
+}
+
+static bool takes_many(const struct attend_args *a, const struct tape_limits *limits)
+{
+    uint32_t head_dim = a->pages.head_dim;
+
+    return limits->max_rows > MANY_ROWS && head_dim % 8 == 0 && head_dim <= ATTEND_TILE_DIM &&
+           !limits->invariant;
+}
+
+bool attend_has_parts(const struct command *c, const struct tape_limits *limits)
+{
+    const struct attend_args *a = (const struct attend_args *)c->args;
+
+    return !takes_many(a, limits) && n_splits(a, limits) > 1 && attend_span(a->pages.head_dim) == ATTEND_SPAN;
+}
 
 static void launch_split(struct metal_plan *p, struct attend_metal_args *args, struct metal_kernel kernel)
 {
     const struct page_shape *s = &args->attend.pages;
-    // many rows fill the GPU as they are
-    uint32_t rows = p->tape.max_rows, most_parts = rows > MANY_ROWS ? 1 : MOST_PARTS;
+    const struct operand *packed = fuse_packed(p->command, true);
+    uint32_t rows = p->tape.max_rows, head_dim = s->head_dim, simds = attend_simds(head_dim);
 
-    args->split_pages = divide_up(s->max_pages, most_parts);
-    args->split_pages = args->split_pages < LEAST_PAGES ? LEAST_PAGES : args->split_pages;
-    args->n_splits = divide_up(s->max_pages, args->split_pages);
-    p->private_bytes =
-        (uint64_t)rows * args->attend.n_heads * args->n_splits * (s->head_dim + 2) * sizeof(float);
-    kernel.name = "attend_split";
-    kernel.threads = 128;
-    kernel.shared = 5 * ATTEND_HEADS * s->head_dim * (uint32_t)sizeof(float);
-    memcpy(kernel.grid, (uint32_t[]){ args->n_splits, s->n_kv_heads, rows }, sizeof kernel.grid);
+    args->n_splits = n_splits(&args->attend, &p->tape);
+    CHECK(!packed || packed - p->command->operands == ATTEND_PARTS);
+    kernel.name = packed ? "attend_parts" : args->n_splits > 1 ? "attend_split" : "attend_whole";
+    kernel.threads = 32 * simds;
+    kernel.shared = (simds + 1) * ATTEND_HEADS * head_dim * (uint32_t)sizeof(float);
+    memcpy(kernel.grid, (uint32_t[]){ args->n_splits, n_shares(&args->attend), rows }, sizeof kernel.grid);
     metal_launch_add(p, &kernel, args, sizeof *args);
+    if (packed || args->n_splits == 1)
+        return;
+    p->private_bytes =
+        (uint64_t)rows * sizeof(float) *
+        attend_parts_words(args->n_splits, args->attend.n_heads * head_dim, attend_span(head_dim));
     kernel.name = "attend_merge";
     kernel.threads = 64;
     kernel.shared = 0;
@@ -46,7 +82,7 @@ void metal_plan_attend(struct metal_plan *p)
                 ATTEND_MAX_DIM);
         return;
     }
-    if (p->tape.max_rows <= MANY_ROWS || head_dim % 8 != 0 || head_dim > ATTEND_TILE_DIM) {
+    if (!takes_many(&args.attend, &p->tape)) {
         launch_split(p, &args, kernel);
         return;
     }
