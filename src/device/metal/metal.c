@@ -2,6 +2,7 @@
 // metal_play.c.
 #include "device/metal/metal.h"
 #include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
 
@@ -33,6 +34,25 @@ static void metal_info(struct device *d, struct device_info *info)
     info->memory_bytes = mtl_working_set(m->gpu);
     info->free_bytes = info->memory_bytes > used ? info->memory_bytes - used : 0;
     objc.objc_autoreleasePoolPop(pool);
+}
+
+bool metal_more_memory(struct device *d, char *text, size_t size)
+{
+    const double gib = 1 << 30;
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+             kept = machine / 8;
+    struct device_info info = { 0 };
+
+    d->ops->info(d, &info);
+    if (machine - kept <= info.memory_bytes)
+        return false;
+    snprintf(
+        text, size,
+        "the system lets the GPU have %.1f of %.1f GiB; \"sudo sysctl iogpu.wired_limit_mb=%llu\" gives it "
+        "%.1f until it restarts",
+        (double)info.memory_bytes / gib, (double)machine / gib, (unsigned long long)(machine - kept) >> 20,
+        (double)(machine - kept) / gib);
+    return true;
 }
 
 static void metal_close(struct device *d)

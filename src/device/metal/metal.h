@@ -6,7 +6,7 @@
 //   buffer 0       the argument struct
 //   buffer 1       the step
 //   buffer 2 + i   operand i of the command; a few zero bytes where it is absent
-//   buffer 18      the command's private memory, for partial results
+//   buffer 18      the command's private memory, for partial results; a few zero bytes where it has none
 //   threadgroup 0  `shared` bytes
 // Emulator-tested, not yet run on Apple hardware.
 #pragma once
@@ -74,6 +74,10 @@ struct metal_options {
     const struct metal_table *table;
 };
 struct device *metal_open(const struct metal_options *options, struct err *err);
+// A Mac's system lets its GPU have about three quarters of the memory, and a model that needs more is
+// refused: it would be paged in and out in every step. Says how to raise the limit, leaving an eighth to the
+// system. False: it is that high already.
+bool metal_more_memory(struct device *d, char *text, size_t size);
 // The number of GPUs; 0 with a reason when this is not macOS or has none.
 uint32_t metal_n_devices(struct err *err);
 

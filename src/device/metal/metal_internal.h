@@ -49,6 +49,7 @@ struct metal_encoding {        // one command buffer being filled
     objc_id commands, encoder; // retained
     bool empty;                // nothing was dispatched yet: no barrier is needed
     objc_id pipeline;
+    uint32_t shared; // threadgroup memory that is set
     objc_id bound[METAL_SLOTS];
     uint64_t offsets[METAL_SLOTS];
 };

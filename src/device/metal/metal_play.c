@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
 
-enum { FIRST_COMMANDS = 16, LEAST_COMMANDS = 32 };
+enum { FIRST_COMMANDS = 16, LEAST_COMMANDS = 32, LEAST_SHARED = 16 };
 
 struct metal_tape {
     struct metal_plan plan;
@@ -97,6 +97,8 @@ static bool plan_commands(struct metal *m, struct tape *t, struct metal_tape *n,
 
     for (uint32_t i = 0; i < t->n_commands; i++) {
         n->first_launch[i] = p->n_launches;
+        if (t->commands[i].border)
+            continue;
         p->command = &t->commands[i];
         p->private_bytes = 0;
         if (t->commands[i].op >= m->table->n_ops || !m->table->plans[t->commands[i].op])
@@ -167,6 +169,16 @@ static void bind_operands(struct metal *m, struct metal_encoding *e, const struc
     }
 }
 
+// The memory stays set for the launches that follow, and counts beside what they declare themselves.
+static void set_shared(struct metal_encoding *e, uint32_t bytes)
+{
+    uint32_t wanted = bytes || e->shared == 0 ? bytes : LEAST_SHARED;
+
+    if (wanted != e->shared)
+        mtl_set_shared(e->encoder, wanted, 0);
+    e->shared = wanted;
+}
+
 static void encode_kernel(struct metal *m, const struct metal_launch *l)
 {
     struct metal_encoding *e = &m->open;
@@ -180,8 +192,7 @@ static void encode_kernel(struct metal *m, const struct metal_launch *l)
         mtl_set_pipeline(e->encoder, l->pipeline);
     e->pipeline = l->pipeline;
     mtl_set_bytes(e->encoder, l->args, l->args_bytes, METAL_AT_ARGS);
-    if (l->shared)
-        mtl_set_shared(e->encoder, l->shared, 0);
+    set_shared(e, l->shared);
     mtl_dispatch(e->encoder, l->grid, l->threads);
 }
 
@@ -201,8 +212,7 @@ static void open_encoder(const struct playing *p)
     *e = (struct metal_encoding){ .commands = e->commands, .empty = true };
     e->encoder = mtl_retain(mtl_compute_encoder(e->commands, MTL_DISPATCH_CONCURRENT));
     bind(e, p->step, 0, METAL_AT_STEP);
-    if (n->private_memory.native)
-        bind(e, n->private_memory.native, 0, METAL_AT_PRIVATE);
+    bind(e, n->private_memory.native ? n->private_memory.native : &p->metal->nothing, 0, METAL_AT_PRIVATE);
 }
 
 static void encode_command(const struct playing *p, uint32_t command)

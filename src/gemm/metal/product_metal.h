@@ -39,6 +39,7 @@ enum {
     PRODUCT_C_FORMAT,   // and the next two: of each matrix; absent ones repeat the first
     PRODUCT_C_BIAS = 4, // bit i: matrix i has one
     PRODUCT_C_ADD,
+    PRODUCT_C_LISTED, // rows lie at listed places, and there is no norm: experts
     PRODUCT_N_CONSTANTS,
 };
 
@@ -56,7 +57,13 @@ enum {
     PARTS_THREADS = 512,
     TILE_PAIRS = 32, // product_many and product_tiled
     TILE_ROWS = 64,
-    PLAIN_SIDE = 16, // product_plain: pairs and rows
+    LISTED_ROWS = 32, // product_many over listed rows
+    PLAIN_SIDE = 16,  // product_plain: pairs and rows
+};
+
+struct listed_tile { // of rows at listed places: rows [first, first + n) of the list, times one of many
+                     // matrices
+    u32 matrix, first, n, reserved;
 };
 
 // Pairs of matrix m.

@@ -34,6 +34,8 @@ struct queue_object {
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+// Queues take turns: a library has the constants of one dispatch at a time.
+static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 
 static double seconds(void)
 {
@@ -81,11 +83,14 @@ static bool dispatch_run(const struct commands_object *c, struct command_record 
     memcpy(d.grid, (uint32_t[]){ (uint32_t)r->grid.width, (uint32_t)r->grid.height, (uint32_t)r->grid.depth },
            sizeof d.grid);
     d.check = msl_library_is_checked(f->library->library);
+    pthread_mutex_lock(&running);
     if (!r->concurrent)
         msl_check_order();
     msl_library_specialize(f->library->library, f->values, f->n_values);
     emu_count(&emu_knobs.dispatches, 1);
-    return msl_run(&d, error);
+    bool ok = msl_run(&d, error);
+    pthread_mutex_unlock(&running);
+    return ok;
 }
 
 static bool record_run(const struct commands_object *c, struct command_record *r, char *error)

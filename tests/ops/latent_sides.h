@@ -1,0 +1,67 @@
+// latent_sides.h - the operations of latent attention on two devices, for a device's tests: see
+// device_sides.h.
+#pragma once
+#include "ops/device_sides.h"
+#include "ops/latent/latent.h"
+
+// head_dim is the key's, n_out the latent's; the rest of a key rotates. n_cols: of a head's matrix.
+static struct pages latent_pages(struct side *s, const struct op_shape *c)
+{
+    struct page_shape shape = { 1, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->k_format };
+    uint32_t numbers[SLOTS * MAX_PAGES];
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
+        numbers[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
+    struct buffer *k = side_page_buffer(s, c, &shape, false, numbers),
+                  *table = side_buffer(s, sizeof numbers);
+    assert_ok(buffer_write(table, 0, numbers, sizeof numbers, &err), &err);
+    s->pages = (struct pages){ k, NULL, table, shape };
+    return s->pages;
+}
+
+static inline void record_latent_store(struct side *s, const struct op_shape *c)
+{
+    op_latent_store(s->tape,
+                    (struct latent_store){ .in = side_tensor(s, c->head_dim, ROWS_STEP),
+                                           .norm = side_vector(s, c->n_out),
+                                           .angles = side_tensor(s, c->head_dim - c->n_out, ROWS_STEP),
+                                           .pages = latent_pages(s, c),
+                                           .pairs = c->pairs,
+                                           .eps = 1e-6f });
+}
+
+static inline void record_latent_project(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_rotated = c->bias ? 12 : 0;
+    struct latent_project p = { .in = side_tensor(s, c->n_heads * (c->n_cols + n_rotated), ROWS_STEP),
+                                .w = side_weight(s, c->format, c->n_heads * c->n_out, c->n_cols),
+                                .n_heads = c->n_heads,
+                                .pairs = c->pairs };
+    if (n_rotated)
+        p.angles = side_tensor(s, n_rotated, ROWS_STEP);
+    p.out = side_tensor(s, c->n_heads * (c->n_out + n_rotated), ROWS_STEP);
+    op_latent_project(s->tape, p);
+}
+
+// Pages first: they hold the same for any number of rows.
+static inline void record_latent_attend(struct side *s, const struct op_shape *c)
+{
+    struct latent_attend a = { .pages = latent_pages(s, c), .latent_dims = c->n_out, .scale = 0.05f };
+
+    a.q = side_tensor(s, c->n_heads * c->head_dim, ROWS_STEP);
+    a.out = side_tensor(s, c->n_heads * c->n_out, ROWS_STEP);
+    op_latent_attend(s->tape, a);
+}
+
+static const struct {
+    uint32_t key, latent, n_heads;
+} sizes[] = { { 576, 512, 16 }, { 576, 512, 20 }, { 576, 512, 128 },
+              { 576, 512, 1 },  { 52, 40, 3 },    { 96, 64, 5 } };
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+static const enum kv_format page_formats[] = { KV_BF16, KV_F16, KV_Q8_0, KV_F32 };
+
+static bool format_fits(enum kv_format format, uint32_t key)
+{
+    return key % page_dims(format) == 0;
+}
