@@ -6,8 +6,15 @@
 #include "base/mem.h"
 #include "models/arch.h"
 #include "models/model_check.h"
+#include "models/binding/joined.h"
+#include "models/binding/model_config.h"
+#include "models/binding/model_names.h"
+#include "models/binding/model_rope.h"
+#include "models/binding/nearest.h"
+#include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
 #include "ops/embed/embed.h"
+#include "ops/layernorm/layernorm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -34,9 +41,10 @@ static bool is_gguf(const struct model *m)
     return model_file_format(m->file) == MODEL_GGUF;
 }
 
-static uint32_t model_dim(const struct model *m, uint32_t d)
+// l: the layer; 0 for what is outside of layers.
+static uint32_t model_dim(const struct model *m, uint32_t d, uint32_t l)
 {
-    const struct model_config *c = &m->config;
+    const struct layer_config *c = &m->layer_configs[l];
 
     if (d >= DIM_OWN) {
         uint32_t own;
@@ -45,9 +53,9 @@ static uint32_t model_dim(const struct model *m, uint32_t d)
     }
     switch (d) {
     case DIM_COLS:
-        return c->n_cols;
+        return m->config.n_cols;
     case DIM_VOCAB:
-        return c->n_vocab;
+        return m->config.n_vocab;
     case DIM_Q:
         return c->n_heads * c->head_dim;
     case DIM_KV:
@@ -63,6 +71,12 @@ static uint32_t model_dim(const struct model *m, uint32_t d)
     default:
         return 1;
     }
+}
+
+// Of the layer that the key is being bound for.
+uint32_t model_key_dim(const struct model *m, const struct weight_key *k, uint32_t d)
+{
+    return model_dim(m, d, k->layer);
 }
 
 bool model_one_of(const char *words, struct str word)
@@ -83,214 +97,48 @@ static bool has_size(const struct model_file *file, const char *key)
            (size && !(size->type == META_UINT && size->u == 0) && !(size->type == META_INT && size->i == 0));
 }
 
+static bool has_truth(const struct model_file *file, const char *key)
+{
+    const struct meta *value = key ? model_file_meta(file, key) : NULL;
+    return !key || (value && value->type == META_BOOL && value->b);
+}
+
 static bool find_arch(struct model *m, struct err *err)
 {
     bool gguf = is_gguf(m);
     const char *key = gguf ? "general.architecture" : "model_type";
     struct str name = { 0 };
-    char known[256] = "";
+    char known[768] = "";
 
-    if (!model_file_string(m->file, key, &name, err))
+    struct str type = { 0 };
+
+    if (!model_file_string(m->file, key, &name, err) ||
+        (gguf && !model_file_string(m->file, "general.type", &type, err)))
         return false;
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?",
                        model_file_path(m->file), key);
     for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
         if (gguf ? str_is(name, m->arch->name) && has_size(m->file, m->arch->with)
-                 : model_one_of(m->arch->model_types, name))
+                 : model_one_of(m->arch->model_types, name) && has_truth(m->file, m->arch->json_with))
             return true;
-        if (gguf && m->arch->with)
+        if (gguf ? m->arch->with : m->arch->json_with)
             continue;
         const char *names = gguf ? m->arch->name : m->arch->model_types;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? " " : "", names);
     }
-    return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s",
-                   model_file_path(m->file), STR_ARG(name), known);
-}
-
-static double config_get(const struct model_config *c, size_t offset)
-{
-    uint32_t v;
-    memcpy(&v, (const char *)c + offset, sizeof v);
-    return v;
-}
-
-static void config_put(struct model *m, const struct config_key *k, double value)
-{
-    uint32_t u = (uint32_t)value;
-    float f = (float)value;
-    memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset,
-           k->is_float ? (void *)&f : (void *)&u, 4);
-}
-
-// The tensor's name in this kind of file. text: room for a name with another prefix.
-static const char *format_of(const struct model *m, const struct weight_key *k, char text[128])
-{
-    if (is_gguf(m))
-        return k->gguf;
-    if (!k->json || !m->arch->json_prefix || strncmp(k->json, "model.", 6) != 0)
-        return k->json;
-    snprintf(text, 128, "%s%s", m->arch->json_prefix, k->json + 6);
-    return text;
-}
-
-// The name with its one or two "%u" replaced by numbers.
-static void tensor_name(const char *format, uint32_t l, uint32_t number, char name[128])
-{
-    const char *mark = strstr(format, "%u"), *second = mark ? strstr(mark + 2, "%u") : NULL;
-
-    if (second)
-        snprintf(name, 128, "%.*s%u%.*s%u%s", (int)(mark - format), format, l, (int)(second - mark - 2),
-                 mark + 2, number, second + 2);
-    else if (mark)
-        snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
-    else
-        snprintf(name, 128, "%s", format);
-}
-
-static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l,
-                                             char name[128])
-{
-    char text[128];
-    const char *format = format_of(m, k, text);
-
-    name[0] = 0;
-    if (!format)
-        return NULL;
-    tensor_name(format, l, 0, name);
-    const struct file_tensor *t = model_file_tensor(m->file, name);
-    if (t || is_gguf(m) || !(k->flags & WEIGHT_MXFP4))
-        return t;
-    char blocks[160];
-    snprintf(blocks, sizeof blocks, "%s_blocks", name);
-    return model_file_tensor(m->file, blocks);
-}
-
-static bool config_default(struct model *m, const struct config_key *k, const char *key, double *value,
-                           struct err *err)
-{
-    char name[128];
-
-    if (k->otherwise == CONFIG_DEFAULT)
-        *value = k->value;
-    else if (k->otherwise == CONFIG_SAME_AS)
-        *value = config_get(&m->config, k->other);
-    else if (k->otherwise == CONFIG_RATIO)
-        *value = (double)((uint32_t)config_get(&m->config, k->other) /
-                          (uint32_t)config_get(&m->config, k->divisor));
-    else if (k->otherwise == CONFIG_FROM_EMBED) {
-        // the tables begin with the embedding
-        const struct file_tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name);
-        *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
-    }
-    if (k->otherwise == CONFIG_REQUIRED || (k->otherwise == CONFIG_FROM_EMBED && *value == 0))
-        return err_set(err, ERR_INPUT, "%s: %s is missing; %s models need it", model_file_path(m->file), key,
-                       m->arch->name);
-    return true;
-}
-
-// A boolean key as a number. Absent: *u is unchanged.
-static bool read_bool(const struct model *m, const char *key, uint64_t *u, struct err *err)
-{
-    bool b = false;
-
-    if (!model_file_bool(m->file, key, &b, err))
-        return false;
-    *u = model_file_meta(m->file, key) ? b : *u;
-    return true;
-}
-
-// The key's number. Absent: UINT64_MAX or NaN is left in place.
-static bool config_read(struct model *m, const struct config_key *k, struct err *err)
-{
-    char key[128];
-    const char *format = is_gguf(m) ? k->gguf : k->json;
-    const char *rest = format && strncmp(format, "%s", 2) == 0 ? format + 2 : NULL;
-    uint64_t u = UINT64_MAX;
-    double f = -1, value;
-
-    if (!format) {
-        config_put(m, k, k->value);
-        return true;
-    }
-    snprintf(key, sizeof key, "%s%s", rest ? m->arch->name : "", rest ? rest : format);
-    if (!(k->is_bool    ? read_bool(m, key, &u, err)
-          : k->is_float ? model_file_f64(m->file, key, k->min, k->max, &f, err)
-                        : model_file_u64(m->file, key, (uint64_t)k->min, (uint64_t)k->max, &u, err)))
-        return false;
-    bool absent = k->is_float ? f < 0 : u == UINT64_MAX;
-    value = k->is_float ? f : (double)u;
-    if (absent && !config_default(m, k, key, &value, err))
-        return false;
-    if (value < k->min || value > k->max)
-        return err_set(err, ERR_INPUT, "%s: %s would be %g; want %g to %g", model_file_path(m->file), key,
-                       value, k->min, k->max);
-    config_put(m, k, value);
-    return true;
-}
-
-static bool config_check(const struct model *m, struct err *err)
-{
-    const struct model_config *c = &m->config;
-    const char *path = model_file_path(m->file);
-
-    if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(err, ERR_INPUT, "%s: %u heads are no multiple of %u KV heads", path, c->n_heads,
-                       c->n_kv_heads);
-    if (c->head_dim % 2 != 0 || c->rope.n_dims % 2 != 0 || c->rope.n_dims > c->head_dim)
-        return err_set(err, ERR_INPUT,
-                       "%s: heads of %u dimensions, %u of them rotated; want even numbers, at most all", path,
-                       c->head_dim, c->rope.n_dims);
-    if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
-        return err_set(err, ERR_INPUT, "%s: %u heads of %u dimensions; want at most %u in all", path,
-                       c->n_heads, c->head_dim, 1u << 20);
-    return true;
-}
-
-// GGUF's number of layers includes draft layers.
-static bool drop_draft_layers(struct model *m, struct err *err)
-{
-    struct model_config *c = &m->config;
-
-    if (!is_gguf(m) || c->n_draft == 0)
-        return true;
-    if (c->n_draft >= c->n_layers)
-        return err_set(err, ERR_INPUT, "%s: %u draft layers of %u layers in all; want fewer",
-                       model_file_path(m->file), c->n_draft, c->n_layers);
-    c->n_layers -= c->n_draft;
-    return true;
-}
-
-static bool config_read_all(struct model *m, struct err *err)
-{
-    char key[128];
-    uint64_t n_dims;
-
-    if (m->arch->own_config_bytes && !(m->own = mem_alloc(m->arch->own_config_bytes)))
-        return err_memory(err, "the model's sizes");
-    for (uint32_t i = 0; i < m->arch->n_config; i++)
-        if (!config_read(m, &m->arch->config[i], err))
-            return false;
-    if (!drop_draft_layers(m, err) || (m->arch->complete && !m->arch->complete(m, err)))
-        return false;
-    n_dims = m->config.rope.n_dims ? m->config.rope.n_dims : m->config.head_dim;
-    snprintf(key, sizeof key, "%s.rope.dimension_count", m->arch->name);
-    if (!model_file_u64(m->file, key, 2, 1024, &n_dims, err))
-        return false;
-    m->config.rope.n_dims = (uint32_t)n_dims;
-    m->config.rope.original_context = m->config.n_context;
-    if (!rope_config_read(&m->config.rope, m->file, m->arch->name, err) || !config_check(m, err) ||
-        (m->arch->check && !m->arch->check(m, err)))
-        return false;
-    m->factors = (struct model_factors){ 1, 1 / sqrtf((float)m->config.head_dim), 1, m->config.norm_eps };
-    if (m->arch->factors)
-        m->arch->factors(m);
-    return true;
+    const struct nearest_line *near = nearest_find(name);
+    return near ? err_set(
+                      err, ERR_UNSUPPORTED,
+                      "%s: ingot does not run the architecture \"%.*s\": %s. Nearest in docs/models.md: %s",
+                      model_file_path(m->file), STR_ARG(name), near->because, near->runs)
+                : err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s",
+                          model_file_path(m->file), STR_ARG(name), known);
 }
 
 static bool format_check(const struct model *m, const struct file_tensor *t, struct err *err)
 {
-    return t->format < N_WEIGHT_QUANTS ||
+    return t->format < N_READABLE_QUANTS ||
            err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks",
                    model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
 }
@@ -320,9 +168,11 @@ static bool dims_check(const struct model *m, const struct file_tensor *t, const
 static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                         uint32_t halves, struct err *err)
 {
-    uint64_t n = model_dim(m, k->stack), rows = (uint64_t)halves * model_dim(m, k->rows);
-    uint64_t cols = model_dim(m, k->cols), want[] = { n, rows, cols };
+    uint64_t n = model_key_dim(m, k, k->stack), rows = (uint64_t)halves * model_key_dim(m, k, k->rows);
+    uint64_t cols = model_key_dim(m, k, k->cols), want[] = { n, rows, cols };
 
+    if (k->stack == 0) // one matrix
+        return dims_check(m, t, want + 1, 2, err) && format_check(m, t, err);
     if (k->flags & WEIGHT_TRANSPOSED && !is_gguf(m))
         memcpy(want, (uint64_t[]){ n, cols, rows }, sizeof want);
     if (n * rows > UINT32_MAX)
@@ -335,12 +185,16 @@ static bool stack_check(const struct model *m, const struct weight_key *k, const
 static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                         struct err *err)
 {
-    uint64_t rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    uint64_t rows = model_key_dim(m, k, k->rows), cols = model_key_dim(m, k, k->cols);
     uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0],
              found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
 
     if (k->stack)
         return stack_check(m, k, t, 1, err);
+    if (k->flags & WEIGHT_DEPTHWISE && !is_gguf(m))
+        return dims_check(m, t, (uint64_t[]){ rows, 1, cols }, 3, err) && format_check(m, t, err);
+    if (k->rows == DIM_ONE && t->n_dims == 2 && found_rows * found_cols == cols) // in groups
+        return format_check(m, t, err);
     if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
         return err_set(err, ERR_INPUT,
                        "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
@@ -353,7 +207,7 @@ static bool shape_check(const struct model *m, const struct weight_key *k, const
 static bool missing(const struct model *m, const struct weight_key *k, const char *name, struct err *err)
 {
     return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(m->file), name,
-                   model_dim(m, k->rows), model_dim(m, k->cols));
+                   model_key_dim(m, k, k->rows), model_key_dim(m, k, k->cols));
 }
 
 // Checks that the parts of a joined matrix have equal shapes and formats.
@@ -378,29 +232,16 @@ static bool is_packed(const struct weight_key *k, const struct file_tensor *t)
     return k->flags & WEIGHT_MXFP4 && str_ends(t->name, STR("_blocks"));
 }
 
-static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
-{
-    struct joined_tensor *j = mem_alloc(sizeof *j + n_parts * sizeof *j->parts);
-
-    if (!j)
-        return NULL;
-    j->next = m->joined;
-    m->joined = j;
-    j->parts = (const struct file_tensor **)(j + 1);
-    j->n_halves = 1;
-    return j;
-}
-
 static bool joined_describe(const struct model *m, const struct weight_key *k, struct joined_tensor *j,
                             struct err *err)
 {
     bool decoded = k->slice && j->transposed && quant_info(j->parts[0]->format)->block_elements > 1;
     enum quant format = j->scales ? QUANT_MXFP4 : decoded ? QUANT_F32 : j->parts[0]->format;
     const struct quant_info *info = quant_info(format);
-    uint64_t n = model_dim(m, k->stack);
+    uint64_t n = k->stack ? model_key_dim(m, k, k->stack) : 1;
 
-    j->rows = model_dim(m, k->rows);
-    j->cols = model_dim(m, k->cols);
+    j->rows = model_key_dim(m, k, k->rows);
+    j->cols = model_key_dim(m, k, k->cols);
     if (j->cols % info->block_elements != 0 || (j->transposed && info->block_elements > 1))
         return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no whole blocks of %s",
                        model_file_path(m->file), STR_ARG(j->parts[0]->name), j->cols, info->name);
@@ -408,7 +249,11 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
                                       .format = format,
                                       .n_dims = j->cols == 1 ? 2 : 3,
                                       .dims = { n, j->rows, j->cols, 1 } };
-    CHECK(quant_bytes(format, n * j->rows * j->cols, &j->tensor.bytes)); // the parts have as many numbers
+    if (!k->stack) {
+        j->tensor.n_dims = 2;
+        memcpy(j->tensor.dims, (uint64_t[]){ j->rows, j->cols, 1, 1 }, sizeof j->tensor.dims);
+    }
+    CHECK(quant_bytes(format, n * j->rows, j->cols, &j->tensor.bytes)); // the parts have as many numbers
     return true;
 }
 
@@ -416,15 +261,15 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
 static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l,
                          const struct file_tensor **t, struct err *err)
 {
-    uint32_t n = model_dim(m, k->stack);
+    uint32_t n = model_key_dim(m, k, k->stack);
     struct joined_tensor *j = joined_create(m, n);
     char name[128], text[128];
-    const char *format = format_of(m, k, text);
+    const char *format = model_names_format(m, k, text);
 
     if (!j)
         return err_memory(err, "the model's matrices");
     for (; j->n_parts < n; j->n_parts++) {
-        tensor_name(format, l, j->n_parts, name);
+        model_names_write(format, l, j->n_parts, name);
         const struct file_tensor *part = model_file_tensor(m->file, name);
         if (!part)
             return missing(m, k, name, err);
@@ -440,8 +285,8 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
 static bool find_scales(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                         struct joined_tensor *j, struct err *err)
 {
-    uint64_t n = model_dim(m, k->stack), rows = (uint64_t)j->n_halves * model_dim(m, k->rows);
-    uint64_t cols = model_dim(m, k->cols), want[] = { n, rows, cols / 32, 16 };
+    uint64_t n = model_key_dim(m, k, k->stack), rows = (uint64_t)j->n_halves * model_key_dim(m, k, k->rows);
+    uint64_t cols = model_key_dim(m, k, k->cols), want[] = { n, rows, cols / 32, 16 };
     char name[160];
 
     snprintf(name, sizeof name, "%.*sscales", (int)(t->name.n - strlen("blocks")), t->name.at);
@@ -478,19 +323,90 @@ static bool join_part(struct model *m, const struct weight_key *k, const struct 
     return joined_describe(m, k, j, err);
 }
 
+// Vectors are decoded, and one that lies in several rows as if they were one.
+static bool vector_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                         struct err *err)
+{
+    return !t || !quant_info(t->format)->head_bytes || (k->rows != DIM_ONE && k->cols != DIM_ONE) ||
+           err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s, which is for matrices; want numbers",
+                   model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
+}
+
+// A matrix in a format that is spread when it is read; vectors are decoded anyway.
+static bool is_spread(const struct weight_key *k, const struct file_tensor *t)
+{
+    return quant_kernel_format(t->format) != t->format && k->rows != DIM_ONE && k->cols != DIM_ONE;
+}
+
+// The part's rows, where they lie in the tensor, or spread from there.
+static bool take_part(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                      struct err *err)
+{
+    const struct weight_rows *p = k->part;
+    uint64_t want[] = { 0, model_key_dim(m, k, k->cols) }, before = 0, rows = model_key_dim(m, k, k->rows);
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        before = i == p->index ? want[0] : before;
+        want[0] += model_key_dim(m, k, p->all[i]);
+    }
+    if (!dims_check(m, *t, want, 2, err) || !format_check(m, *t, err))
+        return false;
+    struct joined_tensor *j = joined_create(m, 1);
+    if (!j)
+        return err_memory(err, "a part of a matrix");
+    uint64_t row_bytes = (*t)->bytes / want[0];
+    j->parts[j->n_parts++] = *t;
+    if (is_spread(k, *t)) {
+        j->slice_rows = (uint32_t)want[0];
+        j->slice_first = (uint32_t)before;
+        *t = &j->tensor;
+        return joined_describe(m, k, j, err);
+    }
+    j->tensor = **t;
+    j->tensor.dims[0] = rows;
+    j->tensor.data += before * row_bytes;
+    j->tensor.bytes = rows * row_bytes;
+    *t = &j->tensor;
+    return true;
+}
+
 static bool slice_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                         struct err *err)
 {
-    uint64_t want[] = { (uint64_t)model_dim(m, k->stack) * model_dim(m, k->slice->all),
-                        model_dim(m, k->slice->transposed ? k->rows : k->cols) };
+    uint64_t want[] = { (uint64_t)model_key_dim(m, k, k->stack) * model_key_dim(m, k, k->slice->all),
+                        model_key_dim(m, k, k->slice->transposed ? k->rows : k->cols) };
     const struct quant_info *info = quant_info(t->format);
 
     if (!dims_check(m, t, want, 2, err) || !format_check(m, t, err))
         return false;
-    return (want[1] <= MODEL_TURNED_ROWS && want[1] % info->block_elements == 0) ||
+    return ((want[1] <= MODEL_TURNED_ROWS || !k->slice->transposed) && want[1] % info->block_elements == 0) ||
            err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %llu; want at most %u, in whole blocks of %s",
                    model_file_path(m->file), STR_ARG(t->name), (unsigned long long)want[1], MODEL_TURNED_ROWS,
                    info->name);
+}
+
+static bool add_one(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                    struct err *err)
+{
+    struct joined_tensor *j = joined_create(m, 1);
+
+    if (!j)
+        return err_memory(err, "a vector");
+    if (!shape_check(m, k, *t, err))
+        return false;
+    if (quant_info((*t)->format)->block_elements > 1)
+        return err_set(err, ERR_UNSUPPORTED, "%s: tensor %.*s holds %s; want plain numbers",
+                       model_file_path(m->file), STR_ARG((*t)->name), quant_info((*t)->format)->name);
+    j->parts[j->n_parts++] = *t;
+    j->plus_one = true;
+    j->rows = 1;
+    j->cols = model_key_dim(m, k, k->cols);
+    j->tensor = **t;
+    j->tensor.format = QUANT_F32;
+    j->tensor.data = NULL;
+    j->tensor.bytes = (uint64_t)j->cols * sizeof(float);
+    *t = &j->tensor;
+    return true;
 }
 
 // Some of the rows of each matrix of another tensor.
@@ -506,8 +422,26 @@ static bool join_slices(struct model *m, const struct weight_key *k, const struc
         return false;
     j->parts[j->n_parts++] = *t;
     j->transposed = slice->transposed;
-    j->slice_rows = model_dim(m, slice->all);
-    j->slice_first = slice->last ? j->slice_rows - model_dim(m, k->rows) : 0;
+    j->slice_rows = model_key_dim(m, k, slice->all);
+    j->slice_first = slice->last ? j->slice_rows - model_key_dim(m, k, k->rows) : 0;
+    *t = &j->tensor;
+    return joined_describe(m, k, j, err);
+}
+
+// Half of the columns of a matrix whose input is two vectors, one behind the other.
+static bool take_columns(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                         struct err *err)
+{
+    uint64_t cols = model_key_dim(m, k, k->cols), want[] = { model_key_dim(m, k, k->rows), 2 * cols };
+
+    if (!dims_check(m, *t, want, 2, err) || !format_check(m, *t, err))
+        return false;
+    struct joined_tensor *j = joined_create(m, 1);
+    if (!j)
+        return err_memory(err, "half of a matrix");
+    j->parts[j->n_parts++] = *t;
+    j->all_cols = (uint32_t)want[1];
+    j->first_col = k->col_half == 2 ? (uint32_t)cols : 0;
     *t = &j->tensor;
     return joined_describe(m, k, j, err);
 }
@@ -516,7 +450,7 @@ static bool join_slices(struct model *m, const struct weight_key *k, const struc
 static bool lies_apart(const struct model *m, const struct weight_key *k)
 {
     char text[128];
-    const char *format = k->stack ? format_of(m, k, text) : NULL,
+    const char *format = k->stack ? model_names_format(m, k, text) : NULL,
                *mark = format ? strstr(format, "%u") : NULL;
     return mark && strstr(mark + 2, "%u");
 }
@@ -525,13 +459,15 @@ static bool lies_apart(const struct model *m, const struct weight_key *k)
 static bool bring_together(struct model *m, const struct weight_key *k, uint32_t l,
                            const struct file_tensor **t, struct err *err)
 {
-    if (k->slice && (!is_gguf(m) || !*t)) {
+    if (!vector_check(m, k, *t, err))
+        return false;
+    if (k->slice && (!is_gguf(m) || !*t || strcmp(k->gguf, k->slice->gguf) == 0)) {
         struct weight_key other = *k;
         char name[128], other_name[128];
         other.gguf = k->slice->gguf;
-        const struct file_tensor *whole = find_tensor(m, &other, l, other_name);
+        const struct file_tensor *whole = model_names_find(m, &other, l, other_name);
         if (!whole) {
-            find_tensor(m, k, l, name);
+            model_names_find(m, k, l, name);
             return missing(m, k, name, err);
         }
         *t = whole;
@@ -546,23 +482,49 @@ static bool bring_together(struct model *m, const struct weight_key *k, uint32_t
 
 static void count_weights(struct model *m, const struct weight_key *k, const struct file_tensor *t)
 {
-    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols),
-             stack = k->stack ? model_dim(m, k->stack) : 1;
+    uint64_t n = (uint64_t)model_key_dim(m, k, k->rows) * model_key_dim(m, k, k->cols),
+             stack = k->stack ? model_key_dim(m, k, k->stack) : 1;
 
     m->n_parameters += n * stack;
     m->weight_bytes += t->bytes;
     if (!k->used)
         return;
     m->n_experts = (uint32_t)stack;
-    m->n_used_experts = model_dim(m, k->used);
+    m->n_used_experts = model_key_dim(m, k, k->used);
     m->n_idle += n * (stack - m->n_used_experts);
     m->idle_bytes += t->bytes / stack * (stack - m->n_used_experts);
 }
 
-static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l, struct err *err)
+// GGUF files may have an expert's gate and up in one matrix. k becomes the key of that half, or stays.
+static const struct file_tensor *find_gate_up(const struct model *m, struct weight_key *k, uint32_t l)
 {
+    static const char *const apart[] = { "blk.%u.ffn_gate_exps.weight", "blk.%u.ffn_up_exps.weight" };
     char name[128];
-    const struct file_tensor *t = find_tensor(m, k, l, name);
+
+    for (uint32_t i = 0; k->stack && i < 2; i++) {
+        struct weight_key both = *k;
+        both.gguf = "blk.%u.ffn_gate_up_exps.weight";
+        both.half = i + 1;
+        const struct file_tensor *t =
+            strcmp(k->gguf, apart[i]) == 0 ? model_names_find(m, &both, l, name) : NULL;
+        if (t) {
+            *k = both;
+            return t;
+        }
+    }
+    return NULL;
+}
+
+bool model_bind_tensor(struct model *m, const struct weight_key *row, uint32_t l, struct err *err)
+{
+    struct weight_key here = *row, *k = &here;
+    char name[128];
+
+    k->layer = l;
+    k->half = is_gguf(m) ? 0 : k->half;
+    const struct file_tensor *t = model_names_find(m, k, l, name);
+    if (!t && is_gguf(m))
+        t = find_gate_up(m, k, l);
     const struct file_tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
@@ -591,7 +553,7 @@ bool model_has(const struct model *m, const struct weight_key *k, uint32_t l)
 static bool bind_tensors(struct model *m, struct err *err)
 {
     m->n_places = N_LAYER_WEIGHTS + m->arch->n_own_weights;
-    m->layers = mem_alloc_array((size_t)m->config.n_layers * m->n_places, sizeof *m->layers);
+    m->layers = mem_alloc_array(((size_t)m->config.n_layers + 1) * m->n_places, sizeof *m->layers);
     m->is_vector = mem_alloc_array(m->n_places, sizeof *m->is_vector);
     if (!m->layers || !m->is_vector)
         return err_memory(err, "the model's layers");
@@ -600,28 +562,24 @@ static bool bind_tensors(struct model *m, struct err *err)
         if (k->flags & WEIGHT_ROPE_PAIRED)
             m->pairs = is_gguf(m) ? ROPE_ADJACENT : ROPE_HALVES;
         if (k->per_layer)
-            m->is_vector[k->place] = k->rows == DIM_ONE || k->cols == DIM_ONE;
+            m->is_vector[k->place] = k->rows == DIM_ONE || k->cols == DIM_ONE || k->flags & WEIGHT_DEPTHWISE;
         for (uint32_t l = 0; l < (k->per_layer ? m->config.n_layers : 1); l++)
-            if (model_has(m, k, l) && !bind_tensor(m, k, l, err))
+            if (model_has(m, k, l) && !model_bind_tensor(m, k, l, err))
                 return false;
     }
     return true;
 }
 
-struct model_page model_page_bytes(const struct model_config *c, enum kv_format k, enum kv_format v)
+struct model_page model_page_bytes(const struct model *m, uint32_t l, enum kv_format k, enum kv_format v)
 {
     uint64_t v_bytes = c->latent_dims ? 0 : page_head_bytes(v, c->head_dim);
 
-    return (struct model_page){ (uint64_t)c->n_kv_heads * page_head_bytes(k, c->head_dim),
-                                c->n_kv_heads * v_bytes };
+    return (struct model_page){ n_heads * page_head_bytes(k, c->head_dim), n_heads * v_bytes };
 }
 
 static bool make_frequencies(struct model *m, struct err *err)
 {
-    const struct file_tensor *divisors =
-        m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
-    uint32_t n = m->config.rope.n_dims / 2;
-    float *d = divisors ? mem_alloc_array(n, sizeof *d) : NULL;
+    uint64_t n = 0;
 
     m->frequencies = mem_alloc_array(n, sizeof *m->frequencies);
     if (!m->frequencies || (divisors && !d)) {
@@ -654,7 +612,9 @@ void model_release(struct model *m)
     mem_free(m->own);
     mem_free(m->is_vector);
     mem_free(m->layers);
-    mem_free(m->frequencies);
+    mem_free(m->layer_configs);
+    for (uint32_t i = 0; i < MODEL_ROPES; i++)
+        mem_free(m->frequencies[i]);
     *m = (struct model){ 0 };
 }
 
@@ -663,7 +623,11 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
     const struct model_config *c = &s->model->config;
     struct tensor last = tape_tensor(t, c->n_cols, ROWS_OUTPUT),
                   normed = tape_tensor(t, c->n_cols, ROWS_OUTPUT);
-    struct tensor logits = tape_tensor_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits);
+    bool is_part = s->model->n_ranks > 0, is_first = s->model->rank == 0;
+    struct tensor logits =
+        is_first ? tape_tensor_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits) : (struct tensor){ 0 };
+    struct tensor own =
+        is_part ? tape_tensor_bound(t, s->weights.head->n_rows, ROWS_OUTPUT, s->head_part) : logits;
 
     tape_label(t, "head.select");
     op_select(t, (struct select){ .out = last, .in = x });
@@ -672,7 +636,16 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
                (struct rmsnorm){
                    .out = normed, .in = last, .scale = s->weights.out_norm, .eps = s->model->factors.eps });
     tape_label(t, "head.logits");
-    op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
+    op_matmul(t, (struct matmul){ .out = own, .in = normed, .w = s->weights.head });
+    if (is_part)
+        tape_all_gather(t, own, logits);
+    if (!is_first)
+        return;
+    if (s->model->factors.cap > 0)
+        op_activate(t, (struct activate){ .out = logits,
+                                          .gate = logits,
+                                          .activation = ACTIVATION_CAP,
+                                          .limit = s->model->factors.cap });
     tape_label(t, "head.sample");
     op_sample(t, (struct sample){ .logits = logits,
                                   .history = s->history,
@@ -681,15 +654,47 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
                                   .mask_bias = s->mask_bias });
 }
 
+struct tensor model_record_angles(struct tape *t, const struct model_stage *s, uint32_t table)
+{
+    struct tensor angles = { 0 };
+    bool used = false;
+
+    for (uint32_t l = s->first; l < s->last; l++)
+        used |= stage_layer_config(s, l)->rope == table;
+    if (!used || s->model->config.rope[table].n_dims == 0)
+        return angles;
+    angles = tape_tensor(t, s->model->config.rope[table].n_dims, ROWS_STEP);
+    tape_label(t, table ? "angles%u" : "angles", table);
+    op_angles(t, (struct angles){ .out = angles,
+                                  .frequencies = s->weights.frequencies[table],
+                                  .scale = s->model->angle_scale[table] });
+    return angles;
+}
+
+// What an encoder adds to a token's row, and the norm of the sum.
+static void record_encoder_rows(struct tape *t, const struct model_stage *s, struct tensor x)
+{
+    const struct model_weights *w = &s->weights;
+
+    if (w->position_embed)
+        op_embed(t, (struct embed){ .out = x, .table = w->position_embed, .by = EMBED_POSITION });
+    if (w->type_embed)
+        op_embed(t, (struct embed){ .out = x, .table = w->type_embed, .by = EMBED_FIRST });
+    if (w->embed_norm)
+        op_layernorm(t, (struct layernorm){ .out = x,
+                                            .in = x,
+                                            .scale = w->embed_norm,
+                                            .bias = w->embed_norm_bias,
+                                            .eps = s->model->factors.eps });
+}
+
 void model_record(struct tape *t, const struct model_stage *s)
 {
     const struct model_config *c = &s->model->config;
-    struct tensor x = tape_tensor_bound(t, c->n_cols, ROWS_STEP, s->block);
-    struct tensor angles = tape_tensor(t, c->rope.n_dims, ROWS_STEP);
+    struct tensor x = tape_tensor_bound(t, c->n_cols, ROWS_STEP, s->block), angles[MODEL_ROPES];
 
-    tape_label(t, "angles");
-    op_angles(t, (struct angles){
-                     .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
+    for (uint32_t i = 0; i < MODEL_ROPES; i++)
+        angles[i] = model_record_angles(t, s, i);
     if (s->first == 0) {
         tape_label(t, "embed");
         op_embed(t, (struct embed){ .out = x,
@@ -698,6 +703,11 @@ void model_record(struct tape *t, const struct model_stage *s)
                                     .history_stride = s->history_stride,
                                     .pool = s->pool,
                                     .scale = s->model->factors.embed });
+        record_encoder_rows(t, s, x);
+    }
+    if (s->first == 0 && c->n_inputs) {
+        tape_label(t, "inputs");
+        s->model->arch->inputs(t, s, x);
     }
     for (uint32_t l = s->first; l < s->last; l++)
         s->model->arch->layer(t, s, l, x, angles);

@@ -9,21 +9,6 @@
 #include "device/pages.h"
 #include "ops/rope_store/rope_store.h"
 
-enum rope_scaling_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
-
-struct rope_config {
-    float base;
-    uint32_t n_dims; // rotated dimensions of a head
-    enum rope_scaling_type type;
-    float factor;               // how far the context is extended
-    float low, high;            // Llama 3: wavelengths between original/high and original/low are blended
-    float beta_fast, beta_slow; // YaRN: rotations over the original context between which to blend
-    float mscale, mscale_all;   // YaRN as DeepSeek has it: see rope_yarn_factor; 0: absent
-    float attention;            // YaRN: factor on cosine and sine; 0: that of mscale over mscale_all, or of 1
-    uint32_t original_context;
-    bool truncate; // YaRN: the blend begins and ends at whole pairs
-};
-
 struct model_config {
     uint32_t n_layers, n_cols, n_heads, n_kv_heads, head_dim, n_ffn, n_vocab, n_context;
     uint32_t latent_dims; // values are a key's first numbers, pages have no V (ops/latent); 0: they have
@@ -44,6 +29,7 @@ struct model_weights {
 struct layer_weights {
     const struct weight *attn_norm, *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
     const struct weight *ffn_norm, *gate, *up, *down;
+    const struct weight *attn_out_norm, *ffn_out_norm; // of what a half adds to the residual stream, or NULL
 };
 enum {
     N_MODEL_WEIGHTS = sizeof(struct model_weights) / sizeof(void *),
@@ -53,26 +39,12 @@ enum {
 
 struct arch;
 
-// Factors that an architecture may set: on the embedding, on attention's scores, on the logits; and the
-// norms' eps.
-struct model_factors {
+struct model_factors { // of the embedding, attention's scores, the logits; and the norms' eps
     float embed, attend, head, eps;
+    float cap; // logits become cap tanh(logits / cap); 0: they stay
 };
 
-// The matrices of a layer's experts as one matrix, where the file does not hold them one after the other. The
-// tensor has its shape and no data; model_tensor_read joins it. Each matrix is a part, or one part holds all.
-// In such a part a matrix has n_halves times the rows, of which the `half`-th are used, or slice_rows, from
-// slice_first on. Transposed matrices of blocks are read as fp32.
-struct joined_tensor {
-    struct file_tensor tensor;        // first
-    const struct file_tensor **parts; // [n_parts]
-    uint32_t n_parts, rows, cols;     // rows, cols: of one matrix
-    uint32_t n_halves, half, slice_rows, slice_first;
-    bool alternate;                   // the rows of the halves do
-    bool transposed;                  // matrices are [cols, rows]
-    const struct file_tensor *scales; // of MXFP4, whose numbers the part has; else NULL
-    const struct joined_tensor *next;
-};
+struct joined_tensor; // binding/joined.h
 
 struct model {
     const struct arch *arch;
@@ -81,13 +53,15 @@ struct model {
     void *own;                                          // the architecture's own sizes, or NULL
     enum rope_pairs pairs;                              // how this file's q and k rows pair up
     bool tied;                                          // the head is the embedding
+    char json_prefix[64];                               // for "model.", see struct arch; or empty
+    bool is_bare;                                       // a checkpoint's names lack their "model."
     const struct file_tensor *tensors[N_MODEL_WEIGHTS]; // by place in struct model_weights; NULL: absent
-    const struct file_tensor **layers;                  // [n_layers, n_places], by place
+    const struct file_tensor **layers;                  // [n_layers + 1, n_places], by place
     const struct joined_tensor *joined;                 // the newest of a list
     bool *is_vector;                                    // [n_places]: taken as fp32, whatever its dimensions
-    uint32_t n_places;  // of a layer: of struct layer_weights, then the architecture's own
-    float *frequencies; // [rope.n_dims / 2] radians per position, scaling included
-    float angle_scale;
+    uint32_t n_places;               // of a layer: of struct layer_weights, then the architecture's own
+    float *frequencies[MODEL_ROPES]; // [rope.n_dims / 2] radians per position, scaling included; or NULL
+    float angle_scale[MODEL_ROPES];
     struct model_factors factors;
     uint64_t n_parameters, weight_bytes;
     uint32_t n_experts, n_used_experts; // per layer; per token; 0: the model has none
@@ -98,11 +72,15 @@ struct model {
 // missing or misshapen and what was expected. model_release frees what model_bind made.
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
+// The context that an engine has, at most config.n_context: some rotations depend on it.
+bool model_context_set(struct model *m, uint32_t n_context, struct err *err);
 
 // Elements [first, first + n) of a tensor, joined or not, in its format; whole blocks.
 void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to);
+// Elements of a range that is best read alone: ranges may be read side by side.
+uint64_t model_tensor_range(const struct file_tensor *t);
 
-struct model_page { // bytes of a page of one layer
+struct model_page { // bytes of a page of one layer; 0: it has none of its own
     uint64_t k, v;
 };
 struct model_page model_page_bytes(const struct model_config *c, enum kv_format k, enum kv_format v);
@@ -121,28 +99,14 @@ struct model_stage {
     const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
     const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, in and out
+    const struct buffer *inputs;        // [max_rows, n_inputs] fp32, or NULL
     const struct buffer *history;       // [n_slots, history_stride] u32
     uint32_t history_stride;
     const struct buffer *pool;      // first stage: [n, n_cols] fp32 rows of pictures or NULL, see embed.h
     const struct buffer *logits;    // last stage: [max_outputs, n_vocab] fp32
     const struct buffer *results;   // last stage: [max_outputs] u32
     const struct buffer *mask_bias; // last stage: see ops/sample/sample.h
+    // of a part: [max_rows, n_cols] fp32 of an all-reduce before a norm; [max_outputs, its rows of the head]
+    const struct buffer *sums, *head_part;
 };
-static inline const struct layer_weights *stage_layer(const struct model_stage *s, uint32_t l)
-{
-    return (const struct layer_weights *)(s->layers + (size_t)(l - s->first) * s->model->n_places);
-}
-// The architecture's own struct of pointers.
-static inline const void *stage_layer_own(const struct model_stage *s, uint32_t l)
-{
-    return (const struct weight *const *)stage_layer(s, l) + N_LAYER_WEIGHTS;
-}
 void model_record(struct tape *t, const struct model_stage *s);
-
-// Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each
-// frequency, or NULL.
-void rope_frequencies(const struct rope_config *r, const float *divisors, float *frequencies, float *scale);
-// YaRN's 0.1 m ln(factor) + 1, or 1 where the context is not stretched.
-float rope_yarn_factor(const struct rope_config *r, float m);
-bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch,
-                      struct err *err);

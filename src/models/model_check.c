@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
+#include "models/binding/joined.h"
+#include "models/binding/model_names.h"
 
 static bool is_gguf(const struct model *m)
 {
@@ -101,7 +103,8 @@ bool model_check_config(const struct model *m, struct err *err)
     if ((m->config.latent_dims == 0 && !check_value_length(m, err)) || !check_window(m, err))
         return false;
     if (!is_gguf(m))
-        return check_activation(m, "hidden_act", err) && check_quantization(m, err);
+        return check_activation(m, "hidden_act", err) && check_activation(m, "hidden_activation", err) &&
+               check_quantization(m, err);
     file_key(m, "hidden_activation", key);
     return check_activation(m, key, err);
 }
@@ -165,8 +168,8 @@ static bool check_head(const struct model *m, struct err *err)
 
     if (!model_file_bool(m->file, "tie_word_embeddings", &tie, err))
         return false;
-    return tie || !m->tied || m->arch->json_prefix || // a checkpoint with several parts has no key for all of
-                                                      // them
+    return tie || !m->tied || *m->json_prefix || // a checkpoint with several parts has no key for all of
+                                                 // them
            err_set(err, ERR_INPUT, "%s: tie_word_embeddings is false, but tensor lm_head.weight is missing",
                    model_file_path(m->file));
 }
@@ -209,10 +212,12 @@ static struct str first_word(struct str name)
 // begins with the same word as a tensor of the architecture; others are value heads, draft heads and towers.
 static bool in_language_model(const struct model *m, struct str name)
 {
-    if (!is_gguf(m) && m->arch->json_prefix)
-        return str_starts(name, str_from(m->arch->json_prefix));
+    if (*m->json_prefix)
+        return str_starts(name, str_from(m->json_prefix));
     for (uint32_t i = 0; !is_gguf(m) && i < m->arch->n_weights; i++) {
         const char *json = m->arch->weights[i].json;
+        if (json && m->is_bare && strncmp(json, "model.", 6) == 0)
+            json += 6;
         if (json && str_eq(first_word(str_from(json)), first_word(name)))
             return true;
     }
@@ -221,7 +226,7 @@ static bool in_language_model(const struct model *m, struct str name)
 
 static bool is_beyond_layers(const struct model *m, struct str name)
 {
-    struct str prefix = is_gguf(m) ? STR("blk.") : STR("model.layers.");
+    struct str prefix = is_gguf(m) ? STR("blk.") : m->is_bare ? STR("layers.") : STR("model.layers.");
     uint64_t layer = 0;
 
     return str_starts(name, prefix) && str_to_u64(first_word(str_from_to(name, prefix.n, name.n)), &layer) &&
@@ -249,11 +254,13 @@ static bool *mark_used(const struct model *m)
     bool *used = mem_alloc_array(model_file_n_tensors(m->file), sizeof *used);
 
     for (uint32_t i = 0; used && i < N_MODEL_WEIGHTS; i++)
-        if (m->tensors[i])
+        if (m->tensors[i] && !is_joined(m, m->tensors[i]))
             used[m->tensors[i] - first] = true;
     for (size_t i = 0; used && i < (size_t)m->config.n_layers * m->n_places; i++)
         if (m->layers[i] && m->layers[i]->data)
             used[m->layers[i] - first] = true;
+    for (uint32_t i = 0; used && i < m->arch->n_weights; i++)
+        mark_shared(m, &m->arch->weights[i], used);
     for (const struct joined_tensor *j = m->joined; used && j; j = j->next) {
         for (uint32_t i = 0; i < j->n_parts; i++)
             used[j->parts[i] - first] = true;

@@ -1,4 +1,5 @@
-// joined.c - reads matrices that a file does not hold as products want them; see struct joined_tensor.
+// joined.c - reads matrices that a file does not hold as products want them, or in a format without kernels;
+// see struct joined_tensor.
 #include <string.h>
 #include "models/model.h"
 #include "quant/mxfp4.h"
@@ -18,19 +19,30 @@ static struct source_row source_of(const struct joined_tensor *j, uint64_t row)
                                 j->alternate ? i * j->n_halves + j->half : (uint64_t)j->half * j->rows + i };
 }
 
-// The number of an element of the row in its part, which holds matrices row by row.
-static uint64_t element_of(const struct joined_tensor *j, const struct source_row *s, uint64_t col)
+// The row's number in its part, which holds matrices row by row.
+static uint64_t row_of(const struct joined_tensor *j, const struct source_row *s)
 {
     uint64_t rows = j->slice_rows ? j->slice_rows : (uint64_t)j->rows * j->n_halves;
-    return (s->matrix * rows + j->slice_first + s->row) * j->cols + col;
+    return s->matrix * rows + j->slice_first + s->row;
 }
 
 static void read_plain(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
                        unsigned char *to)
 {
-    const struct quant_info *info = quant_info(j->tensor.format);
-    memcpy(to, s->part->data + element_of(j, s, col) / info->block_elements * info->block_bytes,
-           n / info->block_elements * info->block_bytes);
+    const struct quant_info *info = quant_info(s->part->format);
+    const uint64_t cols = j->all_cols ? j->all_cols : j->cols;
+
+    col += j->first_col;
+    if (!s->part->data) { // joined itself
+        model_tensor_read(s->part, row_of(j, s) * cols + col, n, to);
+        return;
+    }
+    const unsigned char *row = s->part->data + row_of(j, s) * quant_row_bytes(s->part->format, cols);
+    if (info->spread)
+        info->spread(row, col, to, n);
+    else
+        memcpy(to, row + col / info->block_elements * info->block_bytes,
+               n / info->block_elements * info->block_bytes);
 }
 
 static void read_column(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
@@ -62,7 +74,7 @@ static void pair_halves(const unsigned char *neighbours, uint8_t *halves)
 static void read_mxfp4(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
                        unsigned char *to)
 {
-    uint64_t block = element_of(j, s, col) / 32;
+    uint64_t block = (row_of(j, s) * j->cols + col) / 32;
 
     for (uint64_t end = block + n / 32; block < end; block++, to += sizeof(struct mxfp4)) {
         struct mxfp4 b = { .e = j->scales->data[block] };
@@ -71,11 +83,21 @@ static void read_mxfp4(const struct joined_tensor *j, const struct source_row *s
     }
 }
 
+static void read_plus_one(const struct joined_tensor *j, uint64_t first, uint64_t n, float *to)
+{
+    const struct file_tensor *t = j->parts[0];
+    const struct quant_info *info = quant_info(t->format);
+
+    info->decode(t->data + first * info->block_bytes, to, n); // a vector of plain numbers
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += 1;
+}
+
 // All of a stack whose matrices lie transposed, in blocks: rows there are columns here.
 static void read_decoded(const struct joined_tensor *j, float *to)
 {
     const struct quant_info *info = quant_info(j->parts[0]->format);
-    uint64_t row_bytes = j->rows / info->block_elements * info->block_bytes;
+    uint64_t row_bytes = quant_row_bytes(j->parts[0]->format, j->rows);
     float decoded[MODEL_TURNED_ROWS];
 
     for (uint64_t m = 0; m < j->tensor.dims[0]; m++, to += (size_t)j->rows * j->cols)
