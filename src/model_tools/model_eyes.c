@@ -17,10 +17,12 @@ static bool open_beside(struct model_eyes *e, const char *path, const struct mod
 {
     char mmproj[MMPROJ_PATH_BYTES];
     struct tokenizer *tokenizer = NULL;
-    struct err err;
-    bool found = tokenizer_load(&tokenizer, file, &err) && mmproj_find(path, file, tokenizer, mmproj);
+    bool read = tokenizer_load(&tokenizer, file, &e->unknown);
+    bool found = read && mmproj_find(path, file, tokenizer, mmproj);
 
     tokenizer_free(tokenizer);
+    if (!read && e->unknown.code != ERR_MEMORY && e->unknown.code != ERR_IO)
+        e->unknown = (struct err){ 0 }; // a model without a usable tokenizer has no eyes
     return found && model_file_open(&e->file, mmproj, &e->unknown);
 }
 

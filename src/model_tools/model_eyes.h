@@ -1,7 +1,7 @@
 // model_eyes.h - the eyes of a model, found as an engine finds them, without loading them.
 #pragma once
 #include "format/model_file.h"
-#include "models/tower.h"
+#include "models/vision/tower.h"
 
 struct model_eyes {
     struct model_file *file; // of their own; NULL: the model's, or there are none

@@ -1,16 +1,16 @@
 // tower.c - binds a file to a kind of vision tower; see tower.h.
-#include "models/tower.h"
+#include "models/vision/tower.h"
 #include <string.h>
 #include "base/mem.h"
 #include "models/arch.h"
 
 #define TOWER(name) extern const struct tower_arch tower_##name;
-#include "models/towers.def"
+#include "models/vision/towers.def"
 #undef TOWER
 
 static const struct tower_arch *const towers[] = {
 #define TOWER(name) &tower_##name,
-#include "models/towers.def"
+#include "models/vision/towers.def"
 #undef TOWER
 };
 enum { N_TOWERS = sizeof towers / sizeof *towers };
@@ -23,6 +23,11 @@ static bool is_gguf(const struct tower *t)
 uint32_t tower_patches(const struct tower *t)
 {
     return t->config.side * t->config.side;
+}
+
+uint32_t tower_tile_rows(const struct tower *t)
+{
+    return tower_patches(t) + t->config.n_class;
 }
 
 uint32_t tower_rows(const struct tower *t)
@@ -67,8 +72,8 @@ static bool find_arch(struct tower *t, struct err *err)
         return err_set(err, ERR_INPUT,
                        "%s: clip.projector_type is missing; is this a file of a vision tower (mmproj)?",
                        model_file_path(t->file));
-    return err_set(err, ERR_UNSUPPORTED, "%s: clip.projector_type \"%.*s\"; ingot knows: %s",
-                   model_file_path(t->file), STR_ARG(projector), towers[0]->projector);
+    return err_set(err, ERR_UNSUPPORTED, "%s: clip.projector_type \"%.*s\"; ingot knows: %s, %s",
+                   model_file_path(t->file), STR_ARG(projector), towers[0]->projector, towers[1]->projector);
 }
 
 static uint32_t dim_of(const struct tower *t, enum tower_dim d)
@@ -84,6 +89,8 @@ static uint32_t dim_of(const struct tower *t, enum tower_dim d)
         return 3 * c->patch * c->patch;
     case TOWER_PLACES:
         return c->side * c->side;
+    case TOWER_TILE_ROWS:
+        return c->side * c->side + c->n_class;
     case TOWER_SQUARE:
         return c->n_cols * c->scale * c->scale;
     case TOWER_OUT:
@@ -117,6 +124,8 @@ static bool check_sizes(const struct tower *t, struct err *err)
 
 static bool is_shape(const struct file_tensor *f, uint64_t rows, uint64_t cols)
 {
+    if (f->n_dims == 3 && f->dims[0] == 1) // a parameter of a batch of one
+        return f->dims[1] == rows && f->dims[2] == cols;
     return (f->n_dims == 1 ? 1 : f->dims[0]) == rows &&
            (f->n_dims == 1 ? f->dims[0] : f->dims[1] * f->dims[2] * f->dims[3]) == cols;
 }
@@ -208,8 +217,15 @@ static bool bind_tensors(struct tower *t, struct err *err)
 // Refuses a tensor of the tower that the table does not name: its part of the sum would be missing.
 static bool in_tower(const struct tower *t, struct str name)
 {
-    return is_gguf(t) || str_starts(name, STR("model.vision_model.")) ||
-           str_starts(name, STR("model.connector."));
+    struct str rest = str_from(t->arch->json_prefixes);
+
+    while (!is_gguf(t) && rest.n > 0) {
+        size_t blank = str_find(rest, STR(" ")), n = blank == SIZE_MAX ? rest.n : blank;
+        if (str_starts(name, str_from_to(rest, 0, n)))
+            return true;
+        rest = str_from_to(rest, n + (n < rest.n), rest.n);
+    }
+    return is_gguf(t);
 }
 
 static bool check_unused(const struct tower *t, struct err *err)
@@ -254,6 +270,35 @@ void tower_release(struct tower *t)
 {
     mem_free(t->layers);
     *t = (struct tower){ 0 };
+}
+
+static void decode(const struct file_tensor *f, float *numbers, uint64_t n)
+{
+    quant_info(f->format)->decode(f->data, numbers, n);
+}
+
+bool tower_positions(const struct tower *t, float *table, struct err *err)
+{
+    uint32_t n_cols = t->config.n_cols, n_rows = tower_tile_rows(t);
+    const struct file_tensor *const *globals = t->tensors;
+#define GLOBAL(field) globals[offsetof(struct tower_weights, field) / sizeof(void *)]
+    float *bias = mem_alloc_array(2 * (size_t)n_cols, sizeof *bias), *token = bias + n_cols;
+    float *positions = mem_alloc_array((size_t)n_rows * n_cols, sizeof *positions);
+    bool ok = (bias && positions) || err_memory(err, "a tower's positions");
+
+    if (ok) {
+        decode(GLOBAL(patch_bias), bias, n_cols);
+        decode(GLOBAL(class_token), token, n_cols);
+        decode(GLOBAL(position), positions, (uint64_t)n_rows * n_cols);
+    }
+    for (size_t i = 0; ok && i < (size_t)n_rows * n_cols; i++) {
+        bool is_class = i / n_cols == n_rows - 1;
+        table[i] = positions[is_class ? i % n_cols : i + n_cols] + (is_class ? token : bias)[i % n_cols];
+    }
+#undef GLOBAL
+    mem_free(bias);
+    mem_free(positions);
+    return ok;
 }
 
 struct tower_parts tower_record(struct tape *tape, const struct tower_stage *s)

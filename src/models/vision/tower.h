@@ -2,8 +2,9 @@
 // its tape.
 //
 // The file is the mmproj GGUF beside a text model, or the safetensors folder that holds both. A tower's tape
-// has one row per patch of all tiles in the step, one output per row of embeddings:
-//   tokens: the patch's position id     slots: the tile     positions: the patch's number in its tile, from 0
+// has one row per patch of all tiles in the step, a class token behind the patches of a tile where the tower
+// has one, and one output per row of embeddings:
+//   tokens: the row's position id     slots: the tile     positions: the row's number in its tile, from 0
 //   outputs: the row at the upper left corner of each square that becomes one row of embeddings
 // The embeddings land in the rows of a pool that `places` names, and the text tape reads them from there
 // (ops/embed). Not here: how a picture becomes tiles (src/image), and playing the tape (src/engine).
@@ -15,6 +16,7 @@
 struct tower_config {
     uint32_t n_layers, n_cols, n_heads, n_ffn;
     uint32_t patch, side; // pixels of a patch; patches of a tile in both directions
+    uint32_t n_class;     // class tokens of a tile: 0 or 1
     uint32_t scale;       // a square of scale x scale patches becomes one row of embeddings
     uint32_t n_out;       // columns of an embedding: those of the text model
     float norm_eps;
@@ -24,18 +26,30 @@ struct tower_config {
 // Fields of these two structs are all pointers, so that a tower's table can name them by offset.
 struct tower_weights {
     const struct weight *patch, *patch_bias, *position, *post_norm, *post_norm_bias, *connect;
+    const struct weight *class_token, *connect_norm, *connect_norm_bias, *connect_bias, *connect2,
+        *connect2_bias;
     const struct weight *pixels; // [3, 256] the normalised value of each byte: computed, not read
 };
 struct tower_layer {
     const struct weight *norm1, *norm1_bias, *q, *q_bias, *k, *k_bias, *v, *v_bias, *o, *o_bias;
     const struct weight *norm2, *norm2_bias, *up, *up_bias, *down, *down_bias;
+    const struct weight *scale1, *scale2; // LayerScale
 };
 enum {
     N_TOWER_WEIGHTS = sizeof(struct tower_weights) / sizeof(void *),
     N_TOWER_LAYER_WEIGHTS = sizeof(struct tower_layer) / sizeof(void *),
 };
 
-enum tower_dim { TOWER_ONE, TOWER_COLS, TOWER_FFN, TOWER_PATCH, TOWER_PLACES, TOWER_SQUARE, TOWER_OUT };
+enum tower_dim {
+    TOWER_ONE,
+    TOWER_COLS,
+    TOWER_FFN,
+    TOWER_PATCH,
+    TOWER_PLACES,    // patches of a tile
+    TOWER_TILE_ROWS, // with the class token
+    TOWER_SQUARE,
+    TOWER_OUT
+};
 
 struct tower_key {
     bool per_layer;
@@ -53,8 +67,9 @@ struct tower_parts { // of a tape, in commands: patch embedding, then the encode
 
 // A kind of tower; one file each, one line in towers.def.
 struct tower_arch {
-    const char *projector;   // in GGUF's clip.projector_type
-    const char *model_types; // in config.json's model_type, separated by blanks
+    const char *projector;     // in GGUF's clip.projector_type
+    const char *model_types;   // in config.json's model_type, separated by blanks
+    const char *json_prefixes; // of its tensors in a checkpoint, separated by blanks
     const struct tower_key *weights;
     uint32_t n_weights;
     bool (*read)(struct tower *t, struct err *err); // fills t->config, except n_out
@@ -76,9 +91,13 @@ bool tower_is_in(const struct model_file *file);
 // Reads and checks the sizes, and binds every tensor. n_out: the text model's width. The message names what
 // was found and expected.
 bool tower_bind(struct tower *t, const struct model_file *file, uint32_t n_out, struct err *err);
-void tower_release(struct tower *t);           // zeroed is allowed
-uint32_t tower_patches(const struct tower *t); // rows of a tile
-uint32_t tower_rows(const struct tower *t);    // rows of embeddings of a tile
+void tower_release(struct tower *t);             // zeroed is allowed
+uint32_t tower_patches(const struct tower *t);   // of a tile
+uint32_t tower_tile_rows(const struct tower *t); // patches and class token
+uint32_t tower_rows(const struct tower *t);      // rows of embeddings of a tile
+// The numbers of a class token: table[i] of patch i is its position and the patches' bias, and the last row
+// the token and its position, which comes first in the file. table: [tower_tile_rows, n_cols].
+bool tower_positions(const struct tower *t, float *table, struct err *err);
 
 // The inputs of recording; all of them outlive the tape.
 struct tower_stage {
