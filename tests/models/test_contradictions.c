@@ -20,6 +20,8 @@ struct change {
     uint32_t number;
     const char *drop;       // a tensor
     const char *add, *more; // tensors of 24 numbers
+    const char *prefix;     // of the language model's tensors, for "model."
+    const char *head;       // name of "lm_head.weight"
 };
 
 static char folder[32], path[64], message[504];
@@ -101,6 +103,17 @@ static void add_entry(struct buf *header, struct str name, const uint64_t *dims,
                (unsigned long long)*end);
 }
 
+// The tensor's name in the copy.
+static struct str renamed(struct str name, const struct change *c, char text[128])
+{
+    if (c->head && str_is(name, "lm_head.weight"))
+        return str_from(c->head);
+    if (!c->prefix || !str_starts(name, STR("model.")))
+        return name;
+    snprintf(text, 128, "%s%.*s", c->prefix, (int)(name.n - 6), name.at + 6);
+    return str_from(text);
+}
+
 static void write_safetensors(const struct model_file *from, const struct change *c)
 {
     static const float zeros[24];
@@ -113,8 +126,9 @@ static void write_safetensors(const struct model_file *from, const struct change
     for (size_t i = 0; i < model_file_n_tensors(from); i++) {
         const struct file_tensor *t = model_file_tensor_at(from, i);
         assert_int_equal(t->format, QUANT_F32);
+        char text[128];
         if (kept(t, c))
-            add_entry(&file, t->name, t->dims, t->n_dims, &end);
+            add_entry(&file, renamed(t->name, c, text), t->dims, t->n_dims, &end);
     }
     for (int i = 0; i < 2; i++)
         if (added[i])
@@ -142,6 +156,7 @@ static void write_safetensors(const struct model_file *from, const struct change
 static void write_config(const struct change *c)
 {
     char name[128], line[256], quoted[64] = "";
+    bool in_list = false; // which has a line for each value
     FILE *in, *out;
 
     snprintf(name, sizeof name, GOLDEN "%s/config.json", c->model);
@@ -152,7 +167,9 @@ static void write_config(const struct change *c)
     if (c->key)
         snprintf(quoted, sizeof quoted, "\"%s\":", c->key);
     while (fgets(line, sizeof line, in)) {
-        if (!c->key || !strstr(line, quoted))
+        bool dropped = in_list || (c->key && strstr(line, quoted));
+        in_list = dropped && !strchr(line, ']') && (in_list || strchr(line, '['));
+        if (!dropped)
             fputs(line, out);
         if (line[0] == '{' && c->text)
             fprintf(out, "%s %s,\n", quoted, c->text);
@@ -315,9 +332,8 @@ static void quantised_words_need_quantised_tensors(void **state)
                         .text = "{\"quant_method\": \"gptq\", \"bits\": 4}" };
     safetensors_refused(c, "quantization_config promises weights quantised by gptq, but they are plain");
     c.drop = "model.layers.0.self_attn.q_proj.weight";
-    safetensors_refused(
-        c,
-        "the weights are quantised by gptq; ingot reads plain safetensors, and quantised weights from GGUF");
+    safetensors_refused(c, "the weights are quantised by gptq; ingot reads plain safetensors and EXL3, and "
+                           "quantised weights from GGUF");
     safetensors_taken((struct change){ .model = "llama3", .key = "quantization_config", .text = "null" });
 }
 
@@ -372,6 +388,134 @@ static void buffers_that_are_computed_anyway_are_harmless(void **state)
     warned(NULL);
 }
 
+static void layers_that_differ_fit_together(void **state)
+{
+    (void)state;
+    gguf_refused((struct change){ .model = "gemma3", .key = "gemma3.attention.sliding_window_pattern" },
+                 "gemma3.attention.sliding_window_pattern");
+    gguf_refused((struct change){ .model = "gemma3", .drop = "blk.1.post_ffw_norm.weight" },
+                 "blk.1.post_ffw_norm.weight is missing");
+    gguf_refused((struct change){ .model = "gemma3", .key = "gemma3.final_logit_softcapping", .number = 30 },
+                 "final_logit_softcapping is there; ingot runs gemma3 models without it");
+    // an encoder
+    safetensors_taken(
+        (struct change){ .model = "gemma3", .key = "use_bidirectional_attention", .text = "true" });
+    gguf_refused((struct change){ .model = "gemma4", .key = "gemma4.attention.head_count_kv", .number = 3 },
+                 "4 heads are no multiple of 3 KV heads");
+    gguf_refused((struct change){ .model = "gemma4", .drop = "blk.0.attn_v.weight" },
+                 "tensor blk.0.attn_v.weight is missing; layers with the window need it");
+    gguf_refused((struct change){ .model = "gemma4", .key = "gemma4.expert_count", .number = 8 },
+                 "8 experts, but 0 for a token, of 0 hidden numbers");
+    gguf_refused((struct change){ .model = "gemma4-moe", .key = "gemma4.expert_count", .number = 6 },
+                 "ffn_gate_inp.weight is [5, 24]");
+    gguf_refused((struct change){ .model = "gemma4-moe", .key = "gemma4.expert_used_count", .number = 6 },
+                 "6 experts a token, but a layer has 5");
+    gguf_refused(
+        (struct change){ .model = "gemma4-moe", .key = "gemma4.expert_feed_forward_length", .number = 13 },
+        "ffn_gate_up_exps.weight is [5, 28, 24]");
+    gguf_refused((struct change){ .model = "gemma4-moe", .drop = "blk.1.ffn_gate_up_exps.weight" },
+                 "blk.1.ffn_gate_exps.weight is missing");
+    gguf_refused((struct change){ .model = "gemma4-moe", .drop = "blk.2.ffn_down_exps.scale" },
+                 "blk.2.ffn_down_exps.scale is missing");
+    gguf_refused((struct change){ .model = "gemma4-moe", .drop = "blk.0.pre_ffw_norm_2.weight" },
+                 "blk.0.pre_ffw_norm_2.weight is missing");
+}
+
+static void layers_of_one_half_fit_together(void **state)
+{
+    (void)state;
+    safetensors_refused(
+        (struct change){ .model = "nemotronh", .key = "time_step_limit", .text = "[0.0, 0.5]" },
+        "time_step_limit[1] is 0.5; ingot runs nemotron_h models whose steps have no limit");
+    safetensors_refused((struct change){ .model = "nemotronh", .key = "mlp_hidden_act", .text = "\"silu\"" },
+                        "mlp_hidden_act is \"silu\"; ingot runs nemotron_h models with relu2");
+    safetensors_refused(
+        (struct change){ .model = "nemotronh", .key = "hybrid_override_pattern", .text = "\"M-*Mx\"" },
+        "layer 4 is of no kind that ingot knows");
+    safetensors_refused(
+        (struct change){ .model = "nemotronh", .key = "hybrid_override_pattern", .text = "\"M-*M\"" },
+        "the kinds of 4 layers are listed; want 5");
+    safetensors_refused((struct change){ .model = "nemotronh", .key = "hybrid_override_pattern" },
+                        "hybrid_override_pattern is missing");
+    safetensors_refused((struct change){ .model = "nemotronh-moe",
+                                         .key = "layers_block_type",
+                                         .text = "[\"moe\", \"x\", \"moe\", \"moe\"]" },
+                        "layer 1 is of no kind that ingot knows");
+    safetensors_refused((struct change){ .model = "nemotronh-moe", .key = "moe_latent_size", .text = "16" },
+                        "moe_latent_size is there; ingot runs nemotron_h models without it");
+    safetensors_refused((struct change){ .model = "mistral4", .key = "n_group", .text = "2" },
+                        "2 groups of experts; ingot runs mistral4 models with one");
+    safetensors_refused((struct change){ .model = "gemma4-moe", .key = "enable_moe_block", .text = "false" },
+                        "without them the answers are wrong");
+    gguf_refused(
+        (struct change){ .model = "gemma4-e2b", .key = "gemma4.attention.shared_kv_layers", .number = 6 },
+        "6 of 6 layers share K and V; want fewer");
+    gguf_refused(
+        (struct change){ .model = "gemma4-e2b", .key = "gemma4.attention.shared_kv_layers", .number = 4 },
+        "layer 2 shares K and V, but none of its kind before layer 2 has its own");
+    gguf_refused((struct change){ .model = "gemma4", .key = "gemma4.attention.key_length_swa" },
+                 "gemma4.attention.key_length_swa");
+    gguf_refused((struct change){ .model = "gemma4", .key = "gemma4.attention.sliding_window_pattern" },
+                 "gemma4.attention.sliding_window_pattern");
+    gguf_refused((struct change){ .model = "olmo3", .key = "olmo2.attention.sliding_window_pattern" },
+                 "olmo2.attention.sliding_window_pattern");
+    gguf_refused((struct change){ .model = "gemma4-e2b", .drop = "per_layer_proj_norm.weight" },
+                 "per_layer_proj_norm.weight is missing");
+    gguf_refused((struct change){ .model = "phi4-mini", .drop = "rope_factors_long.weight" },
+                 "RoPE's long_factor is no list of 6 numbers");
+    gguf_refused((struct change){ .model = "phi4", .key = "phi3.attention.head_count_kv", .number = 1 },
+                 "attn_qkv.weight is [80, 40]");
+    gguf_refused((struct change){ .model = "glm4", .key = "glm4.rope.dimension_count", .number = 14 },
+                 "heads of 12 dimensions, 14 of them rotated");
+    gguf_refused((struct change){ .model = "ministral3",
+                                  .key = "mistral3.attention.temperature_scale",
+                                  .number = 200 },
+                 "mistral3.attention.temperature_scale");
+}
+
+// A checkpoint with a tower calls the language model otherwise; what belongs to the tower is left alone.
+static void language_models_beside_towers_are_found(void **state)
+{
+    (void)state;
+    safetensors_taken((struct change){ .model = "gemma3", .prefix = "language_model.model." });
+    safetensors_taken((struct change){
+        .model = "gemma3", .prefix = "model.language_model.", .add = "model.vision_tower.patch.weight" });
+    warned(NULL);
+    safetensors_taken((struct change){
+        .model = "ministral3", .prefix = "language_model.model.", .head = "language_model.lm_head.weight" });
+    safetensors_taken((struct change){ .model = "ministral3", .prefix = "model.language_model." });
+    safetensors_refused((struct change){ .model = "gemma3", .prefix = "other." },
+                        "tensor model.language_model.embed_tokens.weight is missing");
+}
+
+static void unknown_architectures_are_named(void **state)
+{
+    static const char *const unknown[][2] = {
+        // and the nearest that runs
+        { "llama4", "llama" },        { "rwkv7", "qwen35" },       { "falcon-h1", "granitehybrid" },
+        { "kimi-linear", "qwen35" },  { "gemma2", "gemma3" },      { "gemma3n", "gemma4" },
+        { "nemotron", "nemotron_h" }, { "qwen3next", "qwen35moe" }
+    };
+    struct buf lines = { 0 };
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(file_read(&lines, SOURCE_DIR "/docs/models.md", 1 << 20, &err), &err);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        char word[64];
+        snprintf(word, sizeof word, "ingot does not run the architecture \"%s\": ", unknown[i][0]);
+        gguf_refused(
+            (struct change){ .model = "llama3", .key = "general.architecture", .text = unknown[i][0] }, word);
+        snprintf(word, sizeof word, ". Nearest in docs/models.md: %s", unknown[i][1]);
+        says(word);
+        snprintf(word, sizeof word, "`%s`", unknown[i][1]); // is a line of it
+        assert_int_not_equal(str_find(buf_as_str(&lines), str_from(word)), SIZE_MAX);
+    }
+    gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "xyz" },
+                 "architecture \"xyz\"; ingot knows: ");
+    buf_free(&lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +530,10 @@ int main(void)
         cmocka_unit_test(unused_tensors_are_named),
         cmocka_unit_test(what_lies_beside_the_model_is_a_warning),
         cmocka_unit_test(buffers_that_are_computed_anyway_are_harmless),
+        cmocka_unit_test(layers_that_differ_fit_together),
+        cmocka_unit_test(layers_of_one_half_fit_together),
+        cmocka_unit_test(language_models_beside_towers_are_found),
+        cmocka_unit_test(unknown_architectures_are_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

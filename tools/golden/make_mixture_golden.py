@@ -175,7 +175,7 @@ class Reference:
 def write_safetensors(path, tensors):
     header, data = {}, b""
     for name, x in tensors.items():
-        kind = {"float32": "F32", "int32": "I32", "uint8": "U8", "uint16": "BF16"}[x.dtype.name]
+        kind = {"float32": "F32", "int32": "I32", "uint8": "U8", "uint16": "BF16", "int16": "I16", "float16": "F16"}[x.dtype.name]
         header[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [len(data), len(data) + x.nbytes]}
         data += np.ascontiguousarray(x).tobytes()
     head = json.dumps(header).encode()
