@@ -37,8 +37,9 @@ static inline const void *stage_layer_own(const struct model_stage *s, uint32_t 
 struct arch {
     const char *name;        // in GGUF's general.architecture
     const char *model_types; // in config.json's model_type, separated by blanks
-    const char *json_prefix; // of its tensors in a checkpoint with other parts, for "model."; its sizes lie
-                             // in text_config. NULL: no parts
+    const char *json_prefix; // of its tensors in a checkpoint with other parts, for "model.": one of these
+                             // words; its sizes lie in text_config. NULL: no parts
+    bool gguf_differs;       // GGUF files have other numbers in another order: no conversion
     const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
     const char *rope_part;   // the object of rope_parameters that has the first table's numbers, or NULL
     const char *packings;    // names of quant_method whose tensors the weights table reads; NULL: none

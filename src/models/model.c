@@ -545,9 +545,18 @@ bool model_bind_tensor(struct model *m, const struct weight_key *row, uint32_t l
 
 bool model_has(const struct model *m, const struct weight_key *k, uint32_t l)
 {
-    bool dense = l < m->config.n_dense;
+    bool dense = l < m->config.n_dense, recurrent = k->per_layer && m->layer_configs[l].state_words > 0,
+         ffn_alone = k->per_layer && m->layer_configs[l].ffn_alone;
 
-    return model_dim(m, k->when) != 0 && (k->layers == LAYERS_ALL || dense == (k->layers == LAYERS_DENSE));
+    if (k->layers == LAYERS_OWN_KV)
+        return m->layer_configs[l].pages_of == l;
+    if (model_dim(m, k->when, l) == 0)
+        return false;
+    if (k->layers == LAYERS_STATE || k->layers == LAYERS_PAGES)
+        return !ffn_alone && recurrent == (k->layers == LAYERS_STATE);
+    if (k->layers == LAYERS_FFN)
+        return ffn_alone;
+    return k->layers == LAYERS_ALL || dense == (k->layers == LAYERS_DENSE);
 }
 
 static bool bind_tensors(struct model *m, struct err *err)
@@ -577,20 +586,23 @@ struct model_page model_page_bytes(const struct model *m, uint32_t l, enum kv_fo
     return (struct model_page){ n_heads * page_head_bytes(k, c->head_dim), n_heads * v_bytes };
 }
 
-static bool make_frequencies(struct model *m, struct err *err)
+uint64_t model_state_words(const struct model *m, uint32_t first, uint32_t last)
 {
     uint64_t n = 0;
 
-    m->frequencies = mem_alloc_array(n, sizeof *m->frequencies);
-    if (!m->frequencies || (divisors && !d)) {
-        mem_free(d);
-        return err_memory(err, "rotation frequencies");
-    }
-    if (d)
-        quant_info(divisors->format)->decode(divisors->data, d, n);
-    rope_frequencies(&m->config.rope, d, m->frequencies, &m->angle_scale);
-    mem_free(d);
-    return true;
+    for (uint32_t l = first; l < last; l++)
+        n += m->layer_configs[l].state_words;
+    return n;
+}
+
+uint64_t model_pages_bytes(const struct model *m, uint32_t first, uint32_t last, enum kv_format k,
+                           enum kv_format v)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t l = first; l < last; l++)
+        bytes += model_page_bytes(m, l, k, v).k + model_page_bytes(m, l, k, v).v;
+    return bytes;
 }
 
 bool model_bind(struct model *m, const struct model_file *file, struct err *err)

@@ -7,6 +7,7 @@
 #include "format/model_file.h"
 #include "ops/activate/activate.h"
 #include "device/pages.h"
+#include "device/states.h"
 #include "ops/rope_store/rope_store.h"
 
 struct model_config {
@@ -16,7 +17,17 @@ struct model_config {
     uint32_t n_dense;     // leading layers without experts, in a model of experts
     uint32_t n_draft;     // layers behind the model's own, which draft tokens: nothing uses them
     float norm_eps;
-    struct rope_config rope;
+    struct rope_config rope[MODEL_ROPES];
+};
+
+// What may differ from layer to layer; else as in struct model_config.
+struct layer_config {
+    uint32_t n_heads, n_kv_heads, head_dim, n_ffn, window;
+    uint32_t rope;        // its number in model_config.rope
+    uint32_t pages_of;    // the layer whose K and V this one reads: this one, or one before it
+    uint32_t state_words; // of a sequence's state, which a recurrent layer has instead of pages; 0: pages
+    uint32_t ffn_alone;   // 1: neither pages nor a state
+    float gain;           // on the residual stream behind the layer; 0: 1
 };
 
 // The fields of these two structs are all pointers, so that an architecture's weights table can name them by
@@ -83,7 +94,12 @@ uint64_t model_tensor_range(const struct file_tensor *t);
 struct model_page { // bytes of a page of one layer; 0: it has none of its own
     uint64_t k, v;
 };
-struct model_page model_page_bytes(const struct model_config *c, enum kv_format k, enum kv_format v);
+// Words of a sequence's state in all layers; 0: the model has none.
+uint64_t model_state_words(const struct model *m, uint32_t first, uint32_t last);
+struct model_page model_page_bytes(const struct model *m, uint32_t l, enum kv_format k, enum kv_format v);
+// Of all layers in [first, last), K and V.
+uint64_t model_pages_bytes(const struct model *m, uint32_t first, uint32_t last, enum kv_format k,
+                           enum kv_format v);
 
 static inline const struct file_tensor **model_layer(const struct model *m, uint32_t l)
 {
@@ -98,6 +114,7 @@ struct model_stage {
     struct model_weights weights;
     const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
+    const struct state_rows *states;    // [last - first], of recurrent layers
     const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, in and out
     const struct buffer *inputs;        // [max_rows, n_inputs] fp32, or NULL
     const struct buffer *history;       // [n_slots, history_stride] u32

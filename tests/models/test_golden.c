@@ -6,10 +6,12 @@
 #include "model_tools/random_model.h"
 #include "models/golden.h"
 
-enum { N_ALL = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES };
+enum { N_FIRST = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES, N_ALL = N_FIRST + N_GOLDEN_HYBRIDS };
 
 static const char *variant_at(size_t i)
 {
+    if (i >= N_FIRST)
+        return golden_hybrids[i - N_FIRST];
     return i < N_GOLDEN_VARIANTS ? golden_variants[i] : golden_mixtures[i - N_GOLDEN_VARIANTS];
 }
 
@@ -19,6 +21,18 @@ static void plain_loops_give_the_reference_logits(void **state)
     for (size_t i = 0; i < N_ALL; i++) {
         check_golden(&(struct golden_run){ variant_at(i), "/model.gguf", "cpu:plain", 512, true });
         check_golden(&(struct golden_run){ variant_at(i), "", "cpu:plain", 512, true });
+    }
+}
+
+// Matrices of EXL3 are read as F16: a squared error of 1e-6 is what that rounding costs.
+static void trellis_codes_give_the_reference_logits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_GOLDEN_TRELLIS; i++) {
+        check_golden_within(&(struct golden_run){ golden_trellis[i], "", "cpu:plain", 512, true }, NULL,
+                            1e-6);
+        check_golden_within(&(struct golden_run){ golden_trellis[i], "", "cpu", 7, true }, NULL, 1e-6);
+        check_golden(&(struct golden_run){ golden_trellis[i], "", "cpu", 512, false });
     }
 }
 
@@ -39,13 +53,16 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
     }
 }
 
-// Experts with quantised weights and int8 activations: logits are the same bits whatever rows share a step,
-// and on any number of threads.
-static void mixtures_give_the_same_bits_in_any_batch(void **state)
+// Quantised weights and int8 activations, with experts and without: logits are the same bits whatever rows
+// share a step, and on any number of threads.
+static void models_give_the_same_bits_in_any_batch(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe",   "toy-mixtral",
-                                          "toy-olmoe",    "toy-granitemoe", "toy-gpt-oss",
-                                          "toy-glm4moe",  "toy-deepseek2",  "toy-glm47" };
+    static const char *const shapes[] = { "toy-qwen3moe",   "toy-qwen2moe", "toy-mixtral",  "toy-olmoe",
+                                          "toy-granitemoe", "toy-gpt-oss",  "toy-glm4moe",  "toy-deepseek2",
+                                          "toy-glm47",      "toy-gemma3",   "toy-olmo2",    "toy-glm4",
+                                          "toy-phi3",       "toy-smollm3",  "toy-granite",  "toy-mistral3",
+                                          "toy-lfm2",       "toy-lfm2moe",  "toy-qwen35",   "toy-qwen35moe",
+                                          "toy-mistral4",   "toy-gemma4",   "toy-nemotronh" };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
     uint32_t tokens[70];
     struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
@@ -74,13 +91,31 @@ static void mixtures_give_the_same_bits_in_any_batch(void **state)
     unlink(path);
 }
 
+// Layers that read another's K and V, and layers that read what the first makes of a token.
+static void layers_that_lean_on_others_stay_in_one_stage(void **state)
+{
+    struct ingot_engine_options options = ingot_engine_defaults();
+    struct ingot_error error = { 0 };
+
+    (void)state;
+    options.model = SOURCE_DIR "/tests/golden/gemma4-e2b/model.gguf";
+    options.device = "cpu";
+    options.stages = "3";
+    assert_null(ingot_engine_open(&options, &error));
+    assert_non_null(strstr(error.message, "runs such a model in one stage"));
+    check_golden_split(&(struct golden_run){ "gemma4", "/model.gguf", "cpu", 7, true }, "1,3");
+    check_golden_split(&(struct golden_run){ "gemma3", "", "cpu", 7, true }, "2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_loops_give_the_reference_logits),
+        cmocka_unit_test(trellis_codes_give_the_reference_logits),
         cmocka_unit_test(older_files_of_latents_give_the_reference_logits),
         cmocka_unit_test(fast_exact_kernels_give_the_reference_logits),
-        cmocka_unit_test(mixtures_give_the_same_bits_in_any_batch),
+        cmocka_unit_test(models_give_the_same_bits_in_any_batch),
+        cmocka_unit_test(layers_that_lean_on_others_stay_in_one_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

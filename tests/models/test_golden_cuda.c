@@ -2,6 +2,7 @@
 // Skipped where there is none. The golden weights are fp32 or fp16: no activation is quantised.
 #include "device/cuda/cuda.h"
 #include "device_pairs.h"
+#include "models/golden_lora.h"
 #include "models/shipped_eyes.h"
 
 static bool gpu_exists(void)
@@ -28,6 +29,16 @@ static void reference_logits_on_the_gpu(void **state)
     }
 }
 
+static void trellis_codes_give_the_reference_logits_on_the_gpu(void **state)
+{
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < N_GOLDEN_TRELLIS; i++)
+        check_golden_within(&(struct golden_run){ golden_trellis[i], "", "cuda", 512, true }, NULL, 1e-6);
+    check_golden(&(struct golden_run){ "exl3", "", "cuda", 9, false });
+}
+
 // In fp32 alone: an activation that is rounded may choose another expert. test_cuda_experts and ingot verify
 // look at the other kernels.
 static void mixtures_give_the_reference_logits_on_the_gpu(void **state)
@@ -38,6 +49,33 @@ static void mixtures_give_the_reference_logits_on_the_gpu(void **state)
     for (size_t i = 0; i < N_GOLDEN_MIXTURES; i++) {
         check_golden(&(struct golden_run){ golden_mixtures[i], "/model.gguf", "cuda", 512, true });
         check_golden(&(struct golden_run){ golden_mixtures[i], "", "cuda", 7, true });
+    }
+}
+
+static void adapters_give_the_logits_of_merged_weights_on_the_gpu(void **state)
+{
+    static const struct golden_run runs[] = { { .device = "cuda", .n_batch = 512, .exact = true },
+                                              { .device = "cuda", .n_batch = 7, .exact = true },
+                                              { .device = "cuda", .n_batch = 1 },
+                                              { .device = "cuda", .n_batch = 512 } };
+
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < N_GOLDEN_LORAS; i++)
+        for (uint32_t r = 0; r < sizeof runs / sizeof *runs; r++)
+            check_golden_lora(&golden_loras[i], r, &runs[r]);
+}
+
+static void hybrids_give_the_reference_logits_on_the_gpu(void **state)
+{
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++) {
+        check_golden(&(struct golden_run){ golden_hybrids[i], "/model.gguf", "cuda", 512, true });
+        check_golden(&(struct golden_run){ golden_hybrids[i], "", "cuda", 7, true });
+        check_golden(&(struct golden_run){ golden_hybrids[i], "/model.gguf", "cuda", 1, true });
     }
 }
 
@@ -161,12 +199,30 @@ static void one_model_over_two_devices(void **state)
     }
 }
 
+static void experts_on_the_processor_give_the_reference_logits(void **state)
+{
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < N_GOLDEN_MIXTURES; i++) {
+        check_golden_placed(&(struct golden_run){ golden_mixtures[i], "/model.gguf", "cuda", 512, true },
+                            NULL, "cpu");
+        check_golden_placed(&(struct golden_run){ golden_mixtures[i], "/model.gguf", "cuda", 7, true }, NULL,
+                            "cpu:1");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
+                                        cmocka_unit_test(trellis_codes_give_the_reference_logits_on_the_gpu),
                                         cmocka_unit_test(mixtures_give_the_reference_logits_on_the_gpu),
+                                        cmocka_unit_test(
+                                            adapters_give_the_logits_of_merged_weights_on_the_gpu),
+                                        cmocka_unit_test(hybrids_give_the_reference_logits_on_the_gpu),
                                         cmocka_unit_test(invariant_logits_in_any_chunks),
                                         cmocka_unit_test(one_model_over_two_devices),
+                                        cmocka_unit_test(experts_on_the_processor_give_the_reference_logits),
                                         cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
                                         cmocka_unit_test(the_shipped_eyes_answer) };
     return cmocka_run_group_tests(tests, NULL, NULL);
