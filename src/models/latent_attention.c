@@ -4,6 +4,7 @@
 #include "ops/latent/latent.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/temper/temper.h"
 
 // Of the norms on latents: fixed in the reference implementations, whatever the model's own is, and in no
 // file.
@@ -53,7 +54,7 @@ bool latent_attention_complete(struct model *m, struct err *err)
     all->n_kv_heads = 1;
     all->head_dim = c->n_kv;
     all->latent_dims = c->latent;
-    all->rope.n_dims = c->rotated;
+    all->rope[0].n_dims = c->rotated;
     m->pairs = ROPE_ADJACENT;
     return true;
 }
@@ -61,7 +62,7 @@ bool latent_attention_complete(struct model *m, struct err *err)
 void latent_attention_factors(struct model *m)
 {
     const struct latent_config *c = m->own;
-    float stretched = rope_yarn_factor(&m->config.rope, m->config.rope.mscale_all);
+    float stretched = rope_yarn_factor(&m->config.rope[0], m->config.rope[0].mscale_all);
 
     m->factors.attend = stretched * stretched / sqrtf((float)c->key);
 }
@@ -110,6 +111,11 @@ static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uin
                                                   .angles = angles,
                                                   .n_heads = c->n_heads,
                                                   .pairs = s->model->pairs });
+    if (c->beta > 0 && s->history_stride > s->model->config.rope[0].original_context) // else it is 1
+        op_temper(t, (struct temper){ .out = absorbed,
+                                      .in = absorbed,
+                                      .beta = c->beta,
+                                      .period = s->model->config.rope[0].original_context });
     return absorbed;
 }
 

@@ -15,6 +15,7 @@ struct latent_config {
     uint32_t nope, rotated;        // of a query: not rotated, rotated
     uint32_t old_key, old_value;   // GGUF's key_length and value_length, which once were the expanded ones
     uint32_t n_heads, plain_q;     // plain_q: 1 where queries have no latent
+    float beta;                    // of op_temper on queries; 0: they stay as they are
     uint32_t n_q, n_kv, n_out, kv_b_rows; // of all heads' queries; of latent and rotated key; of all heads'
                                           // values; of a head's keys and values
 };

@@ -3,7 +3,7 @@
 Usage: python3 make_latent_golden.py OUT [name ...]     (needs numpy alone)
 
 As make_mixture_golden.py: an independent implementation in double precision from the published formulas (DeepSeek-AI 2024, V2 and
-V3; Zhipu AI's GLM-4.7-Flash), that shares no code and no order of steps with the C. It expands keys and values to full size,
+V3; Zhipu AI's GLM-4.7-Flash; Mistral AI's Small 4), that shares no code and no order of steps with the C. It expands keys and values to full size,
 where the C multiplies queries into the latent space; it rotates pairs as complex numbers. Sizes are odd on purpose; routers and their
 correction biases are drawn wide, so that a wrong choice of groups or experts shows; no position is a near tie.
 check_transformers.py asks transformers for the same logits.
@@ -50,7 +50,28 @@ VARIANTS = {
         num_experts_per_tok=4, n_shared_experts=1, topk_method="noaux_tc", n_group=1, topk_group=1, norm_topk_prob=True,
         routed_scaling_factor=1.8, rms_norm_eps=1e-3, max_position_embeddings=256, num_nextn_predict_layers=1,
         rope_parameters=dict(rope_type="default", rope_theta=1e6))),
+    # queries grow in the fourth and fifth period; an expert's gate and up in one tensor of the checkpoint; no leading dense layer
+    "mistral4": dict(n=41, arch="mistral4", config=dict(
+        model_type="mistral4", hidden_size=52, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=26, kv_lora_rank=24,
+        qk_nope_head_dim=14, qk_rope_head_dim=10, v_head_dim=12, intermediate_size=60, moe_intermediate_size=18, n_routed_experts=6,
+        num_experts_per_tok=2, n_shared_experts=1, topk_method="greedy", n_group=1, topk_group=1, norm_topk_prob=True,
+        routed_scaling_factor=1.5, rms_norm_eps=1e-6, max_position_embeddings=320, first_k_dense_replace=0, num_hidden_layers=2,
+        vocab_size=131, rope_interleave=True,
+        rope_parameters=dict(rope_type="yarn", type="yarn", rope_theta=1e4, factor=16.0, original_max_position_embeddings=8, beta_fast=32.0,
+                             beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3, partial_rotary_factor=10 / 24))),
 }
+
+
+def yarn_of(c):
+    rope = c.get("rope_parameters", {})
+    return rope if rope.get("rope_type") == "yarn" else c.get("rope_scaling")
+
+
+def join_experts(w, at, n):
+    """A tensor for each expert's matrix becomes two of all, gate over up."""
+    part = {p: [w.pop(f"{at}{e}.{p}_proj.weight") for e in range(n)] for p in ("gate", "up", "down")}
+    w[at + "gate_up_proj"] = np.stack([np.concatenate(pair) for pair in zip(part["gate"], part["up"])])
+    w[at + "down_proj"] = np.stack(part["down"])
 
 
 def draw(v, generator):
@@ -96,6 +117,8 @@ def draw(v, generator):
             w[at + "mlp.gate.e_score_correction_bias"] = (generator.standard_normal(c["n_routed_experts"]) * 0.3).astype(np.float32)
         for e in range(c["n_routed_experts"]):
             ffn(f"{at}mlp.experts.{e}.", c["moe_intermediate_size"])
+        if c["model_type"] == "mistral4":
+            join_experts(w, at + "mlp.experts.", c["n_routed_experts"])
         ffn(at + "mlp.shared_experts.", c["moe_intermediate_size"] * c["n_shared_experts"])
     for layer in range(c["num_hidden_layers"], c["num_hidden_layers"] + v.get("draft", 0)):
         matrix(f"model.layers.{layer}.eh_proj", hidden, 2 * hidden)
@@ -118,7 +141,7 @@ class Reference:
     def frequencies(self):
         """Of each pair, and what YaRN multiplies rotated numbers and scores with."""
         c, n = self.c, self.c["qk_rope_head_dim"]
-        y = c.get("rope_scaling")
+        y = yarn_of(c)
         base = c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]
         f = base ** (-np.arange(0, n, 2) / n)
         if not y:
@@ -154,6 +177,10 @@ class Reference:
         shared = np.broadcast_to(self.rotate(kv[:, None, latent:]), (n, c["num_attention_heads"], rope))
         q = np.concatenate([q[..., :nope], self.rotate(q[..., nope:])], -1)
         k = np.concatenate([full[..., :nope], shared], -1)
+        if c["model_type"] == "mistral4":
+            y = c["rope_parameters"]
+            periods = np.floor(np.arange(n) / y["original_max_position_embeddings"])
+            q = q * (1 + y["llama_4_scaling_beta"] * np.log(1 + periods))[:, None, None]
         scores = np.einsum("ihd,jhd->hij", q, k) * (nope + rope) ** -0.5 * self.frequencies()[2]
         scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
         p = np.exp(scores - scores.max(-1, keepdims=True))
@@ -161,6 +188,10 @@ class Reference:
         return self.linear(np.einsum("hij,jhd->ihd", p, full[..., nope:]).reshape(n, -1), at + "o_proj")
 
     def expert(self, x, at):
+        if at + "gate_proj.weight" not in self.w:  # joined
+            at, e = at[:-1].rsplit(".", 1)
+            gate, up = np.split(self.w[at + ".gate_up_proj"][int(e)] @ x, 2)
+            return self.w[at + ".down_proj"][int(e)] @ (gate / (1 + np.exp(-gate)) * up)
         gate = self.linear(x, at + "gate_proj")
         return self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, at + "up_proj"), at + "down_proj")
 
@@ -188,7 +219,7 @@ class Reference:
         self.close(keys, k)
         ids = np.argsort(-keys, kind="stable")[:k]
         weights = scores[ids]
-        if bias is not None and c["norm_topk_prob"]:
+        if c["norm_topk_prob"]:
             weights = weights / (weights.sum() + 1e-20)
         return ids, weights * c["routed_scaling_factor"]
 
@@ -217,6 +248,8 @@ NAMES = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp", "eh_proj": "nextn.eh_proj",
+    "enorm": "nextn.enorm", "hnorm": "nextn.hnorm", "shared_head.norm": "nextn.shared_head_norm",
+    "shared_head.head": "nextn.shared_head_head", "embed_tokens": "nextn.embed_tokens",
 }
 TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -236,6 +269,10 @@ def gguf_tensors(c, weights, legacy):
             out[at + "attn_v_b.weight"] = full[:, nope:]
         elif part.endswith("e_score_correction_bias"):
             out[at + "exp_probs_b.bias"] = x
+        elif part == "mlp.experts.gate_up_proj":
+            out[at + "ffn_gate_exps.weight"], out[at + "ffn_up_exps.weight"] = np.split(x, 2, axis=1)
+        elif part == "mlp.experts.down_proj":
+            out[at + "ffn_down_exps.weight"] = x
         elif part.startswith("mlp.experts."):
             kind = part.split(".")[3].removesuffix("_proj")
             out.setdefault(f"{at}ffn_{kind}_exps.weight", []).append(x)
@@ -245,7 +282,7 @@ def gguf_tensors(c, weights, legacy):
 
 
 def write_gguf(path, name, v, weights, legacy):
-    c, arch = {**BASE, **v["config"]}, "deepseek2"
+    c, arch = {**BASE, **v["config"]}, v.get("arch", "deepseek2")
     w = gguf.Writer(arch)
     latent, rope, full = c["kv_lora_rank"], c["qk_rope_head_dim"], c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
     sizes = {"context_length": c["max_position_embeddings"], "embedding_length": c["hidden_size"],
@@ -275,7 +312,10 @@ def write_gguf(path, name, v, weights, legacy):
     w.add(f"{arch}.expert_weights_scale", gguf.F32, c["routed_scaling_factor"])
     if c["norm_topk_prob"]:
         w.add(f"{arch}.expert_weights_norm", gguf.BOOL, True)
-    y = c.get("rope_scaling")
+    y = yarn_of(c)
+    if arch == "mistral4":
+        w.add(f"{arch}.attention.temperature_scale", gguf.F32, y["llama_4_scaling_beta"])
+        w.add(f"{arch}.expert_gating_func", gguf.U32, 1)
     if y:
         w.add(f"{arch}.rope.scaling.type", gguf.STR, "yarn")
         w.add(f"{arch}.rope.scaling.factor", gguf.F32, y["factor"])
