@@ -58,14 +58,19 @@ bool image_resize(struct picture *out, const struct picture *in, struct image_si
 
 enum { IMAGE_MAX_TILES = 65, IMAGE_MAX_EDGE = 4096, IMAGE_MAX_TILE = 1024 };
 
+// How a picture is cut: Idefics3 and SmolVLM, by the longest edge; InternVL, by the nearest aspect ratio.
+enum image_tiling { IMAGE_BY_EDGE, IMAGE_BY_ASPECT };
+
 // A model's settings for pictures. A copy may be changed for one request: `split` off, or a smaller
-// `longest_edge`.
+// `longest_edge`. image_most_tiles is at most IMAGE_MAX_TILES.
 struct image_processor {
-    uint32_t longest_edge; // L: the longer side becomes this, up as well as down; at most IMAGE_MAX_EDGE
-    uint32_t tile; // T: side of a tile in pixels; at most IMAGE_MAX_TILE, and ceil(L/T)^2 + 1 tiles at most
-                   // IMAGE_MAX_TILES
-    uint32_t tokens_a_tile; // N: places in the prompt per tile
-    bool split;             // false: the whole picture as one tile
+    enum image_tiling tiling;
+    uint32_t longest_edge; // L, by edge: the longer side becomes this, up and down; at most IMAGE_MAX_EDGE
+    uint32_t min_tiles, max_tiles; // by aspect: of the grid
+    uint32_t tile;                 // T: side of a tile in pixels; at most IMAGE_MAX_TILE
+    uint32_t patch, scale;         // pixels of a patch; scale x scale patches become one place
+    uint32_t tokens_a_tile;        // N: places in the prompt per tile
+    bool split;                    // false: the whole picture as one tile
     enum image_filter filter;
     double rescale;        // 1/255, rounded to a decimal number
     float mean[3], std[3]; // per channel, after rescaling
@@ -84,6 +89,11 @@ struct image_tiles {
     uint32_t n_tiles, side, rows, cols;
 };
 
+// Tiles of a picture at most.
+uint32_t image_most_tiles(const struct image_processor *p);
+// What a template writes where a picture stands: "<image>" or "<IMG_CONTEXT>".
+const char *image_mark(const struct image_processor *p);
+
 // The grid of a picture of this size; no pixels needed.
 void image_grid(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows,
                 uint32_t *cols);
@@ -92,10 +102,14 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
 void image_tiles_free(struct image_tiles *tiles); // zeroed is allowed
 
 // The text of a picture's image places, for this grid: "<fake_token_around_image><row_1_col_1><image>..." as
-// SmolVLM's processor writes it, tokenised as trusted template text. It has image_n_tiles(rows, cols) *
-// tokens_a_tile times "<image>".
+// SmolVLM's processor writes it, or "<img><IMG_CONTEXT>...</img>" as InternVL's, tokenised as trusted
+// template text. It has image_n_tiles(rows, cols) * tokens_a_tile times image_mark.
 bool image_prompt(struct buf *out, const struct image_processor *p, uint32_t rows, uint32_t cols);
 static inline uint32_t image_n_tiles(uint32_t rows, uint32_t cols)
 {
     return rows * cols + 1;
 }
+
+// For image_split.c: the grid by the nearest aspect ratio.
+void image_grid_by_aspect(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows,
+                          uint32_t *cols);

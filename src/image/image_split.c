@@ -1,9 +1,12 @@
-// image_split.c - the tiles of Idefics3 and SmolVLM: resize so that the longer side is L, resize to whole
-// tiles, cut; the last tile is the whole picture. See image.h.
+// image_split.c - a picture's tiles; see image.h.
 //
+// Idefics3 and SmolVLM: resize so that the longer side is L, resize to whole tiles, cut; the last tile is
+// made of that. InternVL: resize to the grid of the nearest aspect ratio, cut; the last tile is made of the
+// original.
 // Sizes are quotients of quotients in double, cut to integers, as the reference computes them: integer
 // arithmetic gives other grids.
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "image/image.h"
 
 enum { PIXEL = 3 };
@@ -58,14 +61,28 @@ struct way {
 
 static struct way find_way(const struct image_processor *p, uint32_t width, uint32_t height)
 {
-    struct way w = { .longest = to_longest(p, width, height) };
+    struct way w = { .longest = { width, height, p->filter } };
 
+    if (p->tiling == IMAGE_BY_ASPECT) {
+        image_grid_by_aspect(p, width, height, &w.rows, &w.cols);
+        w.whole = (struct image_size){ w.cols * p->tile, w.rows * p->tile, p->filter };
+        return w;
+    }
+    w.longest = to_longest(p, width, height);
     w.whole = p->split ? to_tiles(p, w.longest) : (struct image_size){ p->tile, p->tile, p->filter };
     if (w.whole.width > p->tile || w.whole.height > p->tile) {
         w.rows = w.whole.height / p->tile;
         w.cols = w.whole.width / p->tile;
     }
     return w;
+}
+
+uint32_t image_most_tiles(const struct image_processor *p)
+{
+    uint32_t side = p->split ? (p->longest_edge + p->tile - 1) / p->tile : 1;
+    uint32_t n = p->tiling == IMAGE_BY_ASPECT ? (p->split ? p->max_tiles : 1) : side * side;
+
+    return n > 1 ? n + 1 : 1;
 }
 
 void image_grid(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows,
@@ -77,30 +94,45 @@ void image_grid(const struct image_processor *p, uint32_t width, uint32_t height
     *cols = w.cols;
 }
 
-static void cut(struct image_tiles *tiles, const struct picture *whole)
-{
-    size_t row_bytes = (size_t)tiles->side * PIXEL;
-    uint8_t *to = tiles->rgb;
+struct cut_job {
+    struct image_tiles *tiles;
+    const struct picture *whole;
+    uint32_t n_threads;
+};
 
-    for (uint32_t i = 0; i < tiles->rows * tiles->cols; i++) {
-        size_t top = (size_t)(i / tiles->cols) * tiles->side, left = (size_t)(i % tiles->cols) * row_bytes;
-        for (uint32_t y = 0; y < tiles->side; y++, to += row_bytes)
-            memcpy(to, whole->rgb + (top + y) * whole->width * PIXEL + left, row_bytes);
+static void cut_some(void *arg, unsigned thread)
+{
+    const struct cut_job *job = arg;
+    const struct image_tiles *t = job->tiles;
+    size_t row_bytes = (size_t)t->side * PIXEL, whole_bytes = (size_t)job->whole->width * PIXEL;
+
+    for (uint32_t i = thread; i < t->rows * t->cols; i += job->n_threads) {
+        const uint8_t *from = job->whole->rgb + (size_t)(i / t->cols) * t->side * whole_bytes +
+                              (size_t)(i % t->cols) * row_bytes;
+        uint8_t *to = t->rgb + i * t->side * row_bytes;
+        for (uint32_t y = 0; y < t->side; y++, to += row_bytes, from += whole_bytes)
+            memcpy(to, from, row_bytes);
     }
 }
 
-// Cuts `whole` into tiles, and makes the last tile of all of it.
-static bool fill(struct image_tiles *tiles, const struct picture *whole, struct image_size tile,
-                 const struct image_work *work, struct err *err)
+static void cut(struct image_tiles *tiles, const struct picture *whole, const struct image_work *work)
+{
+    struct cut_job job = { tiles, whole, work->pool ? thread_pool_size(work->pool) : 1 };
+
+    if (work->pool)
+        thread_pool_run(work->pool, cut_some, &job);
+    else
+        cut_some(&job, 0);
+}
+
+// The last tile: all of the picture.
+static bool make_last(struct image_tiles *tiles, const struct picture *from, struct image_size tile,
+                      const struct image_work *work, struct err *err)
 {
     size_t tile_bytes = (size_t)tiles->side * tiles->side * PIXEL;
     struct picture last;
 
-    tiles->rgb = mem_alloc_array(tiles->n_tiles, tile_bytes);
-    if (!tiles->rgb)
-        return err_memory(err, "a picture's tiles");
-    cut(tiles, whole);
-    if (!image_resize(&last, whole, tile, work, err))
+    if (!image_resize(&last, from, tile, work, err))
         return false;
     memcpy(tiles->rgb + (tiles->n_tiles - 1) * tile_bytes, last.rgb, tile_bytes);
     picture_free(&last);
@@ -118,21 +150,47 @@ static bool make_whole(struct picture *whole, struct picture *longest, struct im
     return true;
 }
 
+static bool split_by_edge(struct image_tiles *tiles, const struct way *way, const struct picture *in,
+                          const struct image_work *work, struct err *err)
+{
+    struct picture longest, whole = { 0 };
+    struct image_size tile = { tiles->side, tiles->side, way->whole.filter };
+
+    if (!image_resize(&longest, in, way->longest, work, err))
+        return false;
+    bool ok = make_whole(&whole, &longest, way->whole, work, err);
+    picture_free(&longest);
+    if (ok)
+        cut(tiles, &whole, work);
+    ok = ok && make_last(tiles, &whole, tile, work, err);
+    picture_free(&whole);
+    return ok;
+}
+
+static bool split_by_aspect(struct image_tiles *tiles, const struct way *way, const struct picture *in,
+                            const struct image_work *work, struct err *err)
+{
+    struct image_size tile = { tiles->side, tiles->side, way->whole.filter };
+    struct picture whole = { 0 };
+    bool ok = way->rows == 0 || image_resize(&whole, in, way->whole, work, err);
+
+    if (ok)
+        cut(tiles, &whole, work);
+    picture_free(&whole);
+    return ok && make_last(tiles, in, tile, work, err);
+}
+
 bool image_split(struct image_tiles *tiles, const struct image_processor *p, const struct picture *in,
                  const struct image_work *work, struct err *err)
 {
     struct way way = find_way(p, in->width, in->height);
-    struct picture longest, whole = { 0 };
 
     *tiles = (struct image_tiles){
         .side = p->tile, .rows = way.rows, .cols = way.cols, .n_tiles = image_n_tiles(way.rows, way.cols)
     };
-    if (!image_resize(&longest, in, way.longest, work, err))
-        return false;
-    bool ok = make_whole(&whole, &longest, way.whole, work, err);
-    picture_free(&longest);
-    ok = ok && fill(tiles, &whole, (struct image_size){ p->tile, p->tile, p->filter }, work, err);
-    picture_free(&whole);
+    tiles->rgb = mem_alloc_filled(tiles->n_tiles, (size_t)p->tile * p->tile * PIXEL);
+    bool ok = tiles->rgb || err_memory(err, "a picture's tiles");
+    ok = ok && (p->tiling == IMAGE_BY_ASPECT ? split_by_aspect : split_by_edge)(tiles, &way, in, work, err);
     if (!ok)
         image_tiles_free(tiles);
     return ok;

@@ -28,7 +28,7 @@ bool picture_create(struct picture *p, uint32_t width, uint32_t height, struct e
     *p = (struct picture){ 0 };
     if (!picture_bounds(width, height, err))
         return false;
-    uint8_t *rgb = mem_alloc_array((size_t)width * height, 3);
+    uint8_t *rgb = mem_alloc_filled((size_t)width * height, 3);
     if (!rgb)
         return err_memory(err, "a picture");
     *p = (struct picture){ rgb, width, height };

@@ -323,6 +323,105 @@ static bool read_mmproj(struct image_processor *p, uint32_t preproc, const char 
     return ok;
 }
 
+// The nearest aspect ratio, by get_optimal_tiled_canvas of transformers' GotOcr2 processor.
+static void a_grid_has_the_nearest_aspect_ratio(void **state)
+{
+    static const uint32_t cases[][7] = {
+        // width, height; tile, tiles at least and at most; columns, rows
+        { 1, 1, 448, 1, 12, 1, 1 },       { 448, 448, 448, 1, 12, 1, 1 },   { 900, 900, 448, 1, 12, 2, 2 },
+        { 1400, 1400, 448, 1, 12, 3, 3 }, { 1920, 1080, 448, 1, 12, 4, 2 }, { 3024, 4032, 448, 1, 12, 3, 4 },
+        { 4000, 1, 448, 1, 12, 12, 1 },   { 1, 4000, 448, 1, 12, 1, 12 },   { 640, 480, 448, 1, 12, 4, 3 },
+        { 800, 400, 448, 1, 12, 2, 1 },   { 1300, 650, 448, 1, 12, 4, 2 },  { 1800, 900, 448, 1, 12, 4, 2 },
+        { 500, 1000, 448, 1, 12, 1, 2 },  { 513, 511, 448, 1, 12, 1, 1 },   { 1024, 683, 448, 1, 12, 3, 2 },
+        { 60, 40, 30, 1, 12, 3, 2 },      { 60, 40, 30, 4, 6, 3, 2 },       { 7, 100, 30, 1, 3, 1, 3 },
+        { 2000, 1250, 448, 1, 12, 3, 2 }, { 600, 240, 448, 1, 12, 5, 2 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint32_t *c = cases[i];
+        struct image_processor p = {
+            .tiling = IMAGE_BY_ASPECT, .tile = c[2], .min_tiles = c[3], .max_tiles = c[4], .split = true
+        };
+        uint32_t rows, cols, one = c[5] * c[6] == 1;
+        image_grid(&p, c[0], c[1], &rows, &cols);
+        if (rows != (one ? 0 : c[6]) || cols != (one ? 0 : c[5]))
+            fail_msg("%u x %u: %u columns, %u rows", c[0], c[1], cols, rows);
+        p.split = false;
+        image_grid(&p, c[0], c[1], &rows, &cols);
+        assert_true(rows == 0 && cols == 0);
+    }
+}
+
+// Tiles of the picture in the grid's size, and the whole straight from the picture.
+static void tiles_by_aspect_are_parts_of_one_resize(void **state)
+{
+    struct image_processor p = { .tiling = IMAGE_BY_ASPECT,
+                                 .tile = 30,
+                                 .min_tiles = 1,
+                                 .max_tiles = 6,
+                                 .tokens_a_tile = 2,
+                                 .split = true,
+                                 .filter = IMAGE_BICUBIC };
+    struct picture in = draw("noise", 61, 40), grid, whole;
+    struct image_tiles tiles;
+    struct buf text = { 0 };
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(image_split(&tiles, &p, &in, work_at(0), &err), &err);
+    assert_true(tiles.cols == 3 && tiles.rows == 2 && tiles.n_tiles == 7 && image_most_tiles(&p) == 7);
+    assert_ok(image_resize(&grid, &in, (struct image_size){ 90, 60, p.filter }, work_at(0), &err), &err);
+    assert_ok(image_resize(&whole, &in, (struct image_size){ 30, 30, p.filter }, work_at(0), &err), &err);
+    for (uint32_t i = 0; i < 6 * 30; i++)
+        assert_memory_equal(tiles.rgb + (size_t)i * 90,
+                            grid.rgb + ((i / 30 / 3 * 30 + i % 30) * 90 + i / 30 % 3 * 30) * 3, 90);
+    assert_memory_equal(tiles.rgb + 6 * 2700, whole.rgb, 2700);
+    assert_true(image_prompt(&text, &p, 0, 0));
+    assert_string_equal(text.at, "<img><IMG_CONTEXT><IMG_CONTEXT></img>");
+    assert_true(image_prompt(&text, &p, 1, 2) && text.n == 37 + 11 + 6 * 13);
+    buf_free(&text);
+    image_tiles_free(&tiles);
+    picture_free(&whole);
+    picture_free(&grid);
+    picture_free(&in);
+}
+
+static void internvl_is_read_from_both_files(void **state)
+{
+    static const char config[] = "{\"downsample_ratio\": 0.5, \"image_seq_length\": 256, \"vision_config\": "
+                                 "{\"image_size\": [448, 448], \"patch_size\": [14, 14]}}";
+    static const char prepared[] =
+        "{\"image_processor_type\": \"GotOcr2ImageProcessorFast\", \"crop_to_patches\": false, "
+        "\"max_patches\": "
+        "9, \"size\": {\"height\": 448, \"width\": 448}, \"image_mean\": [0.485, 0.456, 0.406]}";
+    struct image_processor p;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(read_folder(&p, config, prepared, "{}", &err), &err);
+    assert_true(p.tiling == IMAGE_BY_ASPECT && p.tile == 448 && p.min_tiles == 1 && p.max_tiles == 9 &&
+                p.split && p.filter == IMAGE_BICUBIC && p.tokens_a_tile == 256 && p.patch == 14 &&
+                p.scale == 2);
+    assert_fails(
+        read_folder(&p, config,
+                    "{\"image_processor_type\": \"GotOcr2ImageProcessor\", \"size\": {\"height\": 448, "
+                    "\"width\": 224}}",
+                    "{}", &err),
+        &err, "tiles of 224 x 448 pixels; expected squares");
+    assert_fails(read_folder(&p, "{\"vision_config\": {\"image_size\": [448, 224]}}", prepared, "{}", &err),
+                 &err, "vision_config.image_size is an array of something else; expected two equal numbers");
+    assert_fails(
+        read_folder(&p, config,
+                    "{\"image_processor_type\": \"GotOcr2ImageProcessor\", \"max_patches\": 65, \"size\": "
+                    "{\"height\": 448, \"width\": 448}}",
+                    "{}", &err),
+        &err, "at most 65 tiles");
+    assert_ok(read_mmproj(&p, 0, "internvl", &err), &err);
+    assert_true(p.tiling == IMAGE_BY_ASPECT && p.max_tiles == 12 && p.filter == IMAGE_BICUBIC &&
+                p.scale == 3);
+}
+
 static void an_mmproj_file_says_what_it_wants(void **state)
 {
     struct image_processor p;
@@ -360,10 +459,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resizing_gives_pillows_bytes),
         cmocka_unit_test(tiles_and_prompts_are_the_processors),
+        cmocka_unit_test(a_grid_has_the_nearest_aspect_ratio),
+        cmocka_unit_test(tiles_by_aspect_are_parts_of_one_resize),
         cmocka_unit_test(a_byte_is_normalised_as_in_the_reference),
         cmocka_unit_test(sizes_have_bounds),
         cmocka_unit_test(no_memory_is_an_error_and_no_leak),
         cmocka_unit_test_setup_teardown(a_folder_says_what_it_wants, make_folder, NULL),
+        cmocka_unit_test(internvl_is_read_from_both_files),
         cmocka_unit_test_setup_teardown(a_folder_that_asks_for_more_is_refused, NULL, drop_folder),
         cmocka_unit_test(an_mmproj_file_says_what_it_wants),
     };

@@ -32,6 +32,7 @@ static void a_tower_gives_the_reference_embeddings(void **state)
 {
     (void)state;
     check_tower(gpu, &(struct tower_run){ "smolvlm", 3, true, 1e-4 });
+    check_tower(gpu, &(struct tower_run){ "internvl", 3, true, 1e-4 });
 }
 
 int main(void)
