@@ -25,7 +25,7 @@ static const struct dtype dtypes[] = {
     { "BF16", 16, READ, QUANT_BF16 },      { "I32", 32, READ, QUANT_I32 },
     { "BOOL", 8, PASSED_OVER, QUANT_F32 }, { "U8", 8, READ, QUANT_U8 },
     { "I8", 8, PASSED_OVER, QUANT_F32 },   { "U16", 16, PASSED_OVER, QUANT_F32 },
-    { "I16", 16, PASSED_OVER, QUANT_F32 }, { "U32", 32, PASSED_OVER, QUANT_F32 },
+    { "I16", 16, READ, QUANT_I16 },        { "U32", 32, PASSED_OVER, QUANT_F32 },
     { "U64", 64, PASSED_OVER, QUANT_F32 }, { "I64", 64, PASSED_OVER, QUANT_F32 },
     { "F64", 64, PASSED_OVER, QUANT_F32 }, { "C64", 64, PASSED_OVER, QUANT_F32 },
     { "F8_E4M3", 8, REFUSED, QUANT_F32 },  { "F8_E5M2", 8, REFUSED, QUANT_F32 },

@@ -11,6 +11,7 @@
 #include "models/binding/model_names.h"
 #include "models/binding/model_rope.h"
 #include "models/binding/nearest.h"
+#include "models/trellis.h"
 #include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
 #include "ops/embed/embed.h"
@@ -236,7 +237,10 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
                             struct err *err)
 {
     bool decoded = k->slice && j->transposed && quant_info(j->parts[0]->format)->block_elements > 1;
-    enum quant format = j->scales ? QUANT_MXFP4 : decoded ? QUANT_F32 : j->parts[0]->format;
+    enum quant format = j->scales    ? QUANT_MXFP4
+                        : decoded    ? QUANT_F32
+                        : j->trellis ? QUANT_F16
+                                     : quant_kernel_format(j->parts[0]->format);
     const struct quant_info *info = quant_info(format);
     uint64_t n = k->stack ? model_key_dim(m, k, k->stack) : 1;
 
@@ -257,6 +261,21 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
     return true;
 }
 
+// The part that is being added holds EXL3; so must the ones before it.
+static bool bind_trellis(const struct model *m, const struct weight_key *k, struct joined_tensor *j,
+                         struct err *err)
+{
+    const struct file_tensor *codes = j->parts[j->n_parts];
+
+    if (!trellis_is(j->parts[0]))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: tensor %.*s holds EXL3 and the first of its kind %s; want one format",
+                       model_file_path(m->file), STR_ARG(codes->name), quant_info(j->parts[0]->format)->name);
+    j->trellis = (struct trellis *)(j->parts + (k->stack ? model_key_dim(m, k, k->stack) : 1));
+    return trellis_bind(&j->trellis[j->n_parts], m->file, codes, model_key_dim(m, k, k->rows),
+                        model_key_dim(m, k, k->cols), err);
+}
+
 // Makes one tensor out of the matrices of the stack.
 static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l,
                          const struct file_tensor **t, struct err *err)
@@ -271,10 +290,10 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
     for (; j->n_parts < n; j->n_parts++) {
         model_names_write(format, l, j->n_parts, name);
         const struct file_tensor *part = model_file_tensor(m->file, name);
-        if (!part)
+        if (!part && !(part = trellis_find(m->file, name)))
             return missing(m, k, name, err);
         j->parts[j->n_parts] = part;
-        if (!part_check(m, k, part, j, err))
+        if (trellis_is(part) ? !bind_trellis(m, k, j, err) : !part_check(m, k, part, j, err))
             return false;
     }
     *t = &j->tensor;
@@ -336,6 +355,21 @@ static bool vector_check(const struct model *m, const struct weight_key *k, cons
 static bool is_spread(const struct weight_key *k, const struct file_tensor *t)
 {
     return quant_kernel_format(t->format) != t->format && k->rows != DIM_ONE && k->cols != DIM_ONE;
+}
+
+static bool spread_tensor(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                          struct err *err)
+{
+    struct joined_tensor *j = joined_create(m, 1);
+
+    if (!j)
+        return err_memory(err, "the model's matrices");
+    j->parts[0] = *t;
+    if (trellis_is(*t) && !bind_trellis(m, k, j, err))
+        return false;
+    j->n_parts = 1;
+    *t = &j->tensor;
+    return joined_describe(m, k, j, err);
 }
 
 // The part's rows, where they lie in the tensor, or spread from there.
@@ -475,9 +509,17 @@ static bool bring_together(struct model *m, const struct weight_key *k, uint32_t
     }
     if (lies_apart(m, k))
         return join_tensors(m, k, l, t, err);
-    return !is_gguf(m) && (k->half || k->flags & WEIGHT_TRANSPOSED || is_packed(k, *t))
-               ? join_part(m, k, t, err)
-               : shape_check(m, k, *t, err);
+    if (k->part)
+        return take_part(m, k, t, err);
+    if (k->col_half)
+        return take_columns(m, k, t, err);
+    if (trellis_is(*t) && !k->stack && k->rows != DIM_ONE && k->cols != DIM_ONE)
+        return spread_tensor(m, k, t, err);
+    if (k->flags & WEIGHT_PLUS_ONE && !is_gguf(m))
+        return add_one(m, k, t, err);
+    if (k->half || (!is_gguf(m) && (k->flags & WEIGHT_TRANSPOSED || is_packed(k, *t))))
+        return join_part(m, k, t, err);
+    return shape_check(m, k, *t, err) && (!is_spread(k, *t) || spread_tensor(m, k, t, err));
 }
 
 static void count_weights(struct model *m, const struct weight_key *k, const struct file_tensor *t)

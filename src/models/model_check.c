@@ -12,6 +12,7 @@
 #include "models/arch.h"
 #include "models/binding/joined.h"
 #include "models/binding/model_names.h"
+#include "models/trellis.h"
 
 static bool is_gguf(const struct model *m)
 {
@@ -69,7 +70,7 @@ static bool check_quantization(const struct model *m, struct err *err)
         return true;
     if (!model_file_string(m->file, "quantization_config.quant_method", &method, err))
         return false;
-    if (m->arch->packings && model_one_of(m->arch->packings, method))
+    if (str_is(method, "exl3") || (m->arch->packings && model_one_of(m->arch->packings, method)))
         return true;
     if (holds_plain_weights(m))
         return err_set(
@@ -77,11 +78,10 @@ static bool check_quantization(const struct model *m, struct err *err)
             "%s: quantization_config promises weights quantised by %.*s, but they are plain; take it out of "
             "config.json if they are meant to be",
             model_file_path(m->file), STR_ARG(method));
-    return err_set(
-        err, ERR_UNSUPPORTED,
-        "%s: the weights are quantised by %.*s; ingot reads plain safetensors, and quantised weights "
-        "from GGUF",
-        model_file_path(m->file), STR_ARG(method));
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: the weights are quantised by %.*s; ingot reads plain safetensors and EXL3, and "
+                   "quantised weights from GGUF",
+                   model_file_path(m->file), STR_ARG(method));
 }
 
 static bool check_window(const struct model *m, struct err *err)
@@ -244,8 +244,45 @@ static bool is_of_draft(const struct model *m, struct str name)
 // tower.c checks the tower's tensors.
 static bool is_of_eyes(const struct model *m, struct str name)
 {
-    return !is_gguf(m) && m->arch->json_prefix && !in_language_model(m, name) &&
-           str_starts(name, STR("model."));
+    return *m->json_prefix && !in_language_model(m, name) && str_starts(name, STR("model."));
+}
+
+// What encoders have beside their rows: a pooler that no embedding is made with, and a list of 0, 1, 2, ...
+static bool is_of_pooler(const struct model *m, struct str name)
+{
+    size_t n = str_starts(name, str_from(m->json_prefix)) ? strlen(m->json_prefix) : 0;
+    struct str rest = str_from_to(name, n, name.n);
+
+    return m->arch->is_encoder && !is_gguf(m) &&
+           (str_starts(rest, STR("pooler.")) || str_is(rest, "embeddings.position_ids"));
+}
+
+static void mark_trellis(const struct trellis *t, const struct file_tensor *first, bool *used)
+{
+    used[t->suh - first] = used[t->svh - first] = true;
+    if (t->mark)
+        used[t->mark - first] = true;
+}
+
+// Joined and parted tensors are no tensors of the file: their parts are.
+static bool is_joined(const struct model *m, const struct file_tensor *t)
+{
+    for (const struct joined_tensor *j = m->joined; j; j = j->next)
+        if (t == &j->tensor)
+            return true;
+    return false;
+}
+
+// Layers that read another's K and V may have tensors for their own.
+static void mark_shared(const struct model *m, const struct weight_key *k, bool *used)
+{
+    char name[128];
+
+    for (uint32_t l = 0; k->layers == LAYERS_OWN_KV && l < m->config.n_layers; l++) {
+        const struct file_tensor *t = model_has(m, k, l) ? NULL : model_names_find(m, k, l, name);
+        if (t)
+            used[t - model_file_tensor_at(m->file, 0)] = true;
+    }
 }
 
 static bool *mark_used(const struct model *m)
@@ -266,6 +303,8 @@ static bool *mark_used(const struct model *m)
             used[j->parts[i] - first] = true;
         if (j->scales)
             used[j->scales - first] = true;
+        for (uint32_t i = 0; i < j->n_parts && j->trellis; i++)
+            mark_trellis(&j->trellis[i], first, used);
     }
     return used;
 }

@@ -5,6 +5,7 @@
 #include "testing.h"
 #include <math.h>
 #include "base/file.h"
+#include "quant/exl3.h"
 #include "quant/iq4_nl.h"
 #include "quant/iq4_xs.h"
 #include "quant/mxfp4.h"

@@ -1,8 +1,23 @@
 // joined.c - reads matrices that a file does not hold as products want them, or in a format without kernels;
 // see struct joined_tensor.
 #include <string.h>
-#include "models/model.h"
+#include "models/binding/joined.h"
+#include "base/mem.h"
+#include "models/trellis.h"
 #include "quant/mxfp4.h"
+
+struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
+{
+    struct joined_tensor *j = mem_alloc(sizeof *j + n_parts * (sizeof *j->parts + sizeof *j->trellis));
+
+    if (!j)
+        return NULL;
+    j->next = m->joined;
+    m->joined = j;
+    j->parts = (const struct file_tensor **)(j + 1);
+    j->n_halves = 1;
+    return j;
+}
 
 // Where a row of the whole lies: matrix `matrix` of a part, and the row in it.
 struct source_row {
@@ -109,6 +124,15 @@ static void read_decoded(const struct joined_tensor *j, float *to)
         }
 }
 
+uint64_t model_tensor_range(const struct file_tensor *t)
+{
+    const struct joined_tensor *j = (const struct joined_tensor *)t;
+    const uint64_t all = t->dims[0] * t->dims[1] * t->dims[2];
+    bool whole = t->data || (j->transposed && quant_info(j->parts[0]->format)->block_elements > 1);
+
+    return whole ? all : (uint64_t)EXL3_BLOCK * j->cols;
+}
+
 void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to)
 {
     const struct joined_tensor *j = (const struct joined_tensor *)t;
@@ -118,6 +142,14 @@ void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, 
     if (t->data) {
         memcpy(to, t->data + first / info->block_elements * info->block_bytes,
                n / info->block_elements * info->block_bytes);
+        return;
+    }
+    if (j->plus_one) {
+        read_plus_one(j, first, n, to);
+        return;
+    }
+    if (j->trellis) {
+        trellis_read(j, first, n, to);
         return;
     }
     if (j->transposed && quant_info(j->parts[0]->format)->block_elements > 1) {
