@@ -8,9 +8,11 @@
 // Values of a safetensors folder are its JSON files, flattened with dots: config.json without prefix
 // ("num_hidden_layers", "rope_scaling.factor"), generation_config.json under "generation_config.",
 // tokenizer_config.json under "tokenizer_config.", and what says how pictures are prepared,
-// preprocessor_config.json and processor_config.json, likewise.
-// A chat_template.jinja file stands for "tokenizer_config.chat_template". tokenizer.json is only mapped: the
-// tokeniser reads it. Read-only after opening: any number of threads.
+// preprocessor_config.json and processor_config.json, likewise; and what an embedding model has in the
+// folders 1_Pooling, 2_Dense and 3_Dense: config.json under "1_Pooling.", and so on, and tensors of
+// model.safetensors under the same words. A chat_template.jinja file stands for
+// "tokenizer_config.chat_template". tokenizer.json is only mapped: the tokeniser reads it. Read-only after
+// opening: any number of threads.
 #pragma once
 #include "base/file.h"
 #include "base/str.h"

@@ -211,6 +211,17 @@ static bool take_metadata(struct header *h)
     return token == JSON_OBJECT_END ? true : bad_json(h, "");
 }
 
+static bool add_prefix(struct header *h, struct str *name)
+{
+    char text[DIRECTORY_MAX_NAME + 64];
+
+    if (h->visit.prefix.n == 0)
+        return true;
+    snprintf(text, sizeof text, "%.*s%.*s", STR_ARG(h->visit.prefix), STR_ARG(*name));
+    *name = arena_str(h->file->arena, str_from(text));
+    return name->at || err_memory(h->err, "a tensor's name");
+}
+
 static bool take_entries(struct header *h)
 {
     enum json_token token = json_next(&h->scan);
@@ -230,7 +241,7 @@ static bool take_entries(struct header *h)
         }
         if (name.n == 0 || name.n > DIRECTORY_MAX_NAME || !directory_name_ok(name))
             return bad_json(h, "a tensor's name must have 1 to 256 printable bytes");
-        if (!take_entry(h, name))
+        if (!add_prefix(h, &name) || !take_entry(h, name))
             return false;
     }
     if (token != JSON_OBJECT_END || json_next(&h->scan) != JSON_END)

@@ -9,6 +9,7 @@ bool safetensors_open(struct model_file *file, struct err *err);
 struct safetensors_visit {
     bool (*tensor)(void *owner, struct str name, struct err *err); // NULL: none
     void *owner;
+    struct str prefix; // that the tensors' names get
 };
 // The tensors of one file's bytes.
 bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit,

@@ -266,6 +266,21 @@ static bool read_template(struct folder *f)
     return directory_add_meta(f->file, &m, f->err);
 }
 
+// The products behind an embedding model's pooling, each in a folder of its own.
+static bool read_dense(struct folder *f, const char *folder)
+{
+    char file[64], path[MAX_PATH];
+    struct str prefix = str_from(folder), bytes;
+
+    snprintf(file, sizeof file, "%smodel.safetensors", folder);
+    file[prefix.n - 1] = '/';
+    if (!map_beside(f, file, &bytes) || !join(f, str_from(file), path))
+        return false;
+    return !bytes.at ||
+           safetensors_read(f->file, bytes, (struct safetensors_visit){ .prefix = prefix }, f->err) ||
+           err_prefix(f->err, "%s", path);
+}
+
 static bool split_path(struct folder *f)
 {
     const char *path = f->file->path, *slash = strrchr(path, '/');
@@ -298,7 +313,10 @@ bool safetensors_open(struct model_file *file, struct err *err)
               read_json(f, "tokenizer_config.json", "tokenizer_config.", false) && read_template(f) &&
               read_json(f, "preprocessor_config.json", "preprocessor_config.", false) &&
               read_json(f, "processor_config.json", "processor_config.", false) &&
-              map_beside(f, "tokenizer.json", &file->tokenizer_json);
+              read_json(f, "1_Pooling/config.json", "1_Pooling.", false) &&
+              read_json(f, "2_Dense/config.json", "2_Dense.", false) &&
+              read_json(f, "3_Dense/config.json", "3_Dense.", false) && read_dense(f, "2_Dense.") &&
+              read_dense(f, "3_Dense.") && map_beside(f, "tokenizer.json", &file->tokenizer_json);
     mem_free(f->places);
     mem_free(f);
     return ok;

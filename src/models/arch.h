@@ -47,6 +47,9 @@ struct arch {
     uint32_t n_config;
     const struct weight_key *weights;
     uint32_t n_weights;
+    // It reads a text whole, every row sees every other, and nothing is generated: no pages, no head.
+    bool is_encoder;
+    bool ranks_by_words;       // its rerankers answer "yes" or "no" and may lack a head of their own
     uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it
                                // has none
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "models/arch.h"
 #include "models/model_check.h"
+#include "models/binding/embedder.h"
 #include "models/binding/joined.h"
 #include "models/binding/model_config.h"
 #include "models/binding/model_names.h"
@@ -68,7 +69,13 @@ static uint32_t model_dim(const struct model *m, uint32_t d, uint32_t l)
     case DIM_HEADS:
         return c->n_heads;
     case DIM_PAIRS:
-        return c->rope.n_dims / 2;
+        return m->config.rope[0].n_dims / 2;
+    case DIM_LABELS:
+        return m->embedder.n_labels;
+    case DIM_HIDDEN:
+        return m->embedder.n_hidden;
+    case DIM_VECTOR:
+        return m->embedder.n_vector;
     default:
         return 1;
     }
@@ -623,7 +630,10 @@ static bool bind_tensors(struct model *m, struct err *err)
 
 struct model_page model_page_bytes(const struct model *m, uint32_t l, enum kv_format k, enum kv_format v)
 {
-    uint64_t v_bytes = c->latent_dims ? 0 : page_head_bytes(v, c->head_dim);
+    const struct layer_config *c = &m->layer_configs[l];
+    bool own = c->pages_of == l && c->state_words == 0 && !c->ffn_alone && !m->arch->is_encoder;
+    uint64_t n_heads = own ? c->n_kv_heads : 0,
+             v_bytes = m->config.latent_dims ? 0 : page_head_bytes(v, c->head_dim);
 
     return (struct model_page){ n_heads * page_head_bytes(k, c->head_dim), n_heads * v_bytes };
 }
@@ -764,7 +774,7 @@ void model_record(struct tape *t, const struct model_stage *s)
         s->model->arch->inputs(t, s, x);
     }
     for (uint32_t l = s->first; l < s->last; l++)
-        s->model->arch->layer(t, s, l, x, angles);
-    if (s->last == c->n_layers)
+        s->model->arch->layer(t, s, l, x, angles[stage_layer_config(s, l)->rope]);
+    if (s->last == c->n_layers && !s->model->arch->is_encoder)
         record_head(t, s, x);
 }

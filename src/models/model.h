@@ -8,6 +8,8 @@
 #include "ops/activate/activate.h"
 #include "device/pages.h"
 #include "device/states.h"
+#include "models/binding/pooling.h"
+#include "models/binding/rope.h"
 #include "ops/rope_store/rope_store.h"
 
 struct model_config {
@@ -74,6 +76,7 @@ struct model {
     float *frequencies[MODEL_ROPES]; // [rope.n_dims / 2] radians per position, scaling included; or NULL
     float angle_scale[MODEL_ROPES];
     struct model_factors factors;
+    struct model_embedder embedder;
     uint64_t n_parameters, weight_bytes;
     uint32_t n_experts, n_used_experts; // per layer; per token; 0: the model has none
     uint64_t n_idle, idle_bytes;        // of these, not used by one token: the experts that are not chosen

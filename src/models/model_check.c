@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
+#include "models/binding/embedder.h"
 #include "models/binding/joined.h"
 #include "models/binding/model_names.h"
 #include "models/trellis.h"
@@ -366,7 +367,7 @@ static bool check_router_biases(const struct model *m, struct err *err)
 
 bool model_check_tensors(const struct model *m, struct err *err)
 {
-    return check_router_biases(m, err) && check_whole_biases(m, err) &&
+    return embedder_check(m, err) && check_router_biases(m, err) && check_whole_biases(m, err) &&
            check_promised_biases(m, "attention_bias", ".self_attn.", err) &&
            check_promised_biases(m, "mlp_bias", ".mlp.", err) && check_head(m, err) && check_unused(m, err);
 }

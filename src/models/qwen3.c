@@ -8,6 +8,7 @@ static const struct weight_key weights[] = {
     DECODER_WEIGHTS(0),
     L(q_norm, "blk.%u.attn_q_norm.weight", "model.layers.%u.self_attn.q_norm.weight", ONE, HEAD),
     L(k_norm, "blk.%u.attn_k_norm.weight", "model.layers.%u.self_attn.k_norm.weight", ONE, HEAD),
+    W(rank_out, "cls.output.weight", "score.weight", LABELS, COLS, | WEIGHT_OPTIONAL),
 };
 
 static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -20,5 +21,6 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
 const struct arch arch_qwen3 = { .name = "qwen3",
                                  .model_types = "qwen3",
                                  .activations = "silu swish",
+                                 .ranks_by_words = true,
                                  ARCH_TABLES(config, weights),
                                  .layer = layer };
