@@ -53,6 +53,9 @@ struct arch {
     uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it
                                // has none
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
+    bool drafts; // its first draft layer is like its last with pages, with the tensors of draft_layer.h
+    const char *draft_layer; // what begins the names of that layer's tensors in checkpoints; NULL: it is the
+                             // model's next there
     const char *with; // a size of GGUF files that must be there: it tells the architecture from another of
                       // the same name; or NULL
     const char *json_with;                                 // the same of config.json, a key that must be true

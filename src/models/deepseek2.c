@@ -53,7 +53,9 @@ const struct arch arch_deepseek2 = { .name = "deepseek2",
                                      ARCH_TABLES(config, weights),
                                      ARCH_OWN(struct latent_config, struct latent_weights),
                                      .complete = complete,
+                                     .drafts = true,
                                      .check = mixture_check,
                                      .scratch_cols = mixture_scratch_cols,
                                      .factors = latent_attention_factors,
-                                     .layer = layer };
+                                     .layer = layer,
+                                     .experts = mixture_or_dense_block };

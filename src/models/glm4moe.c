@@ -1,6 +1,6 @@
 // glm4moe.c - GLM-4.5, 4.5-Air and 4.6 (Zhipu AI, 2025): GQA that rotates the first half of a head, biases on
 // q, k and v, some dense layers, then mixtures with a shared expert, chosen by sigmoid scores and a
-// correction bias. Norms of q and k where the model has them. A draft layer behind the model's is left alone.
+// correction bias. Norms of q and k where the model has them. A layer behind the model's drafts tokens.
 #include "models/mixture.h"
 
 struct glm_config {
@@ -30,17 +30,6 @@ static const struct weight_key weights[] = {
     MIXTURE_DEEPSEEK_WEIGHTS,
 };
 
-static bool read_rotated(struct model *m, struct err *err)
-{
-    double part = 0.5;
-
-    if (!model_file_f64(m->file, "partial_rotary_factor", 0, 1, &part, err) ||
-        !model_file_f64(m->file, "rope_parameters.partial_rotary_factor", 0, 1, &part, err))
-        return false;
-    m->config.rope.n_dims = (uint32_t)(m->config.head_dim * part);
-    return true;
-}
-
 // What files of both formats leave out: GGUF's the norms of q and k, checkpoints that weights are normalised.
 static bool complete(struct model *m, struct err *err)
 {
@@ -51,7 +40,7 @@ static bool complete(struct model *m, struct err *err)
         c->head_norms = model_file_tensor(m->file, "blk.0.attn_q_norm.weight") != NULL;
     if (!model_file_meta(m->file, gguf ? "glm4moe.expert_weights_norm" : "norm_topk_prob"))
         c->mixture.normalise = 1;
-    return read_rotated(m, err) && mixture_complete(m, GATING_SIGMOID, err);
+    return model_read_rotated(m, 0.5, err) && mixture_complete(m, GATING_SIGMOID, err);
 }
 
 static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -67,6 +56,8 @@ const struct arch arch_glm4moe = { .name = "glm4moe",
                                    ARCH_TABLES(config, weights),
                                    ARCH_OWN(struct glm_config, struct mixture_weights),
                                    .complete = complete,
+                                   .drafts = true,
                                    .check = mixture_check,
                                    .scratch_cols = mixture_scratch_cols,
-                                   .layer = layer };
+                                   .layer = layer,
+                                   .experts = mixture_or_dense_block };

@@ -12,6 +12,7 @@
 #include "models/binding/model_names.h"
 #include "models/binding/model_rope.h"
 #include "models/binding/nearest.h"
+#include "models/draft/draft_layer.h"
 #include "models/trellis.h"
 #include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
@@ -660,8 +661,12 @@ uint64_t model_pages_bytes(const struct model *m, uint32_t first, uint32_t last,
 bool model_bind(struct model *m, const struct model_file *file, struct err *err)
 {
     *m = (struct model){ .file = file };
-    if (find_arch(m, err) && config_read_all(m, err) && model_check_config(m, err) && bind_tensors(m, err) &&
-        model_check_tensors(m, err) && make_frequencies(m, err))
+    if (!find_arch(m, err))
+        return false;
+    model_names_choose(m);
+    if (model_config_read(m, err) && embedder_read(m, err) && model_check_config(m, err) &&
+        bind_tensors(m, err) && draft_layer_bind(m, err) && model_check_tensors(m, err) &&
+        model_rope_make(m, err))
         return true;
     model_release(m);
     return false;

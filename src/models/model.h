@@ -17,7 +17,8 @@ struct model_config {
     uint32_t latent_dims; // values are a key's first numbers, pages have no V (ops/latent); 0: they have
     uint32_t window;      // attention sees this many tokens; 0: all
     uint32_t n_dense;     // leading layers without experts, in a model of experts
-    uint32_t n_draft;     // layers behind the model's own, which draft tokens: nothing uses them
+    uint32_t n_inputs;    // numbers that all layers read of a row beside the residual stream
+    uint32_t n_draft;     // layers behind the model's own, which draft tokens; see model.drafts
     float norm_eps;
     struct rope_config rope[MODEL_ROPES];
 };
@@ -36,8 +37,15 @@ struct layer_config {
 // offset. They are the weights that all architectures share. A layer's other weights follow struct
 // layer_weights, in the order of the architecture's own struct.
 struct model_weights {
-    // frequencies are computed, not read
-    const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies;
+    const struct weight *embed, *out_norm, *head, *rope_divisors, *rope_long, *rope_short;
+    const struct weight *input_embed, *input_proj, *input_norm;                      // of config.n_inputs
+    const struct weight *frequencies[MODEL_ROPES];                                   // computed
+    const struct weight *position_embed, *type_embed, *embed_norm, *embed_norm_bias; // of encoders
+    // What makes an embedding or a score of pooled rows: the host reads them, no stage takes them.
+    const struct weight *rank_dense, *rank_dense_bias, *rank_out, *rank_out_bias, *embed_dense, *embed_out;
+    // Of the layer that drafts (draft/draft_layer.h). Without an embedding or a head of its own: the model's.
+    const struct weight *draft_embed_norm, *draft_hidden_norm, *draft_from_embed, *draft_from_hidden;
+    const struct weight *draft_norm, *draft_embed, *draft_head;
 };
 struct layer_weights {
     const struct weight *attn_norm, *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
@@ -63,6 +71,7 @@ struct model {
     const struct arch *arch;
     const struct model_file *file; // borrowed
     struct model_config config;
+    struct layer_config *layer_configs;                 // [n_layers], and of one that drafts
     void *own;                                          // the architecture's own sizes, or NULL
     enum rope_pairs pairs;                              // how this file's q and k rows pair up
     bool tied;                                          // the head is the embedding
@@ -80,6 +89,10 @@ struct model {
     uint64_t n_parameters, weight_bytes;
     uint32_t n_experts, n_used_experts; // per layer; per token; 0: the model has none
     uint64_t n_idle, idle_bytes;        // of these, not used by one token: the experts that are not chosen
+    // The file has a layer n_layers, whole, which drafts tokens: layers and layer_configs have one more. The
+    // sums above are without it.
+    bool drafts;
+    uint64_t n_draft_parameters, draft_bytes;
 };
 
 // Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is

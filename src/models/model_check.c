@@ -294,8 +294,8 @@ static bool *mark_used(const struct model *m)
     for (uint32_t i = 0; used && i < N_MODEL_WEIGHTS; i++)
         if (m->tensors[i] && !is_joined(m, m->tensors[i]))
             used[m->tensors[i] - first] = true;
-    for (size_t i = 0; used && i < (size_t)m->config.n_layers * m->n_places; i++)
-        if (m->layers[i] && m->layers[i]->data)
+    for (size_t i = 0; used && i < ((size_t)m->config.n_layers + m->drafts) * m->n_places; i++)
+        if (m->layers[i] && !is_joined(m, m->layers[i]))
             used[m->layers[i] - first] = true;
     for (uint32_t i = 0; used && i < m->arch->n_weights; i++)
         mark_shared(m, &m->arch->weights[i], used);
@@ -320,7 +320,8 @@ static bool check_unused(const struct model *m, struct err *err)
         return err_memory(err, "the list of used tensors");
     for (size_t i = 0; i < model_file_n_tensors(m->file); i++) {
         struct str name = model_file_tensor_at(m->file, i)->name;
-        if (!used[i] && !is_computed_anyway(name) && !is_of_eyes(m, name) && !is_of_draft(m, name))
+        if (!used[i] && !is_computed_anyway(name) && !is_of_pooler(m, name) && !is_of_eyes(m, name) &&
+            !is_of_draft(m, name))
             unused_add(is_beyond_layers(m, name)    ? &beyond
                        : in_language_model(m, name) ? &inside
                                                     : &beside,
@@ -349,7 +350,7 @@ static bool check_router_biases(const struct model *m, struct err *err)
         const struct weight_key *k = &m->arch->weights[i];
         if (!str_ends(str_from(k->gguf), STR("exp_probs_b.bias")))
             continue;
-        for (uint32_t l = 0; l < m->config.n_layers; l++) {
+        for (uint32_t l = 0; l < m->config.n_layers + m->drafts; l++) {
             const struct file_tensor *t = model_layer(m, l)[k->place];
             bool numbers = t && quant_info(t->format)->block_elements == 1;
             for (uint64_t e = 0; numbers && e < t->dims[0]; e++) {
