@@ -154,6 +154,56 @@ bool unicode_strip_accents(struct buf *out, struct str text)
     return !out->failed;
 }
 
+bool unicode_strip_nonspacing(struct buf *out, struct str text)
+{
+    for (size_t i = 0; i < text.n;) {
+        uint32_t cp;
+        i += utf8_read(text.at + i, text.n - i, &cp);
+        if (utf8proc_category((int32_t)cp) != UTF8PROC_CATEGORY_MN)
+            utf8_append(out, cp);
+    }
+    return !out->failed;
+}
+
+static bool is_ideograph(uint32_t cp)
+{
+    static const struct {
+        uint32_t first, last;
+    } blocks[] = { { 0x4e00, 0x9fff },   { 0x3400, 0x4dbf },   { 0x20000, 0x2a6df }, { 0x2a700, 0x2b73f },
+                   { 0x2b740, 0x2b81f }, { 0x2b820, 0x2ceaf }, { 0xf900, 0xfaff },   { 0x2f800, 0x2fa1f } };
+
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (cp >= blocks[i].first && cp <= blocks[i].last)
+            return true;
+    return false;
+}
+
+static bool is_dropped(uint32_t cp)
+{
+    utf8proc_category_t category = utf8proc_category((int32_t)cp);
+    bool other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                 category == UTF8PROC_CATEGORY_CO || category == UTF8PROC_CATEGORY_CS;
+
+    return cp == 0xfffd || (other && cp != '\t' && cp != '\n' && cp != '\r');
+}
+
+bool unicode_clean(struct buf *out, struct str text)
+{
+    for (size_t i = 0; i < text.n;) {
+        uint32_t cp;
+        i += utf8_read(text.at + i, text.n - i, &cp);
+        bool apart = is_ideograph(cp);
+        if (is_dropped(cp))
+            continue;
+        if (apart)
+            utf8_append(out, ' ');
+        utf8_append(out, unicode_is_space(cp) ? ' ' : cp);
+        if (apart)
+            utf8_append(out, ' ');
+    }
+    return !out->failed;
+}
+
 bool unicode_is_space(uint32_t cp)
 {
     if (cp < 0x80)

@@ -172,6 +172,87 @@ static void sentencepiece_twins_agree(void **state)
     }
 }
 
+// WordPiece as GGUF files spell it: a mark before tokens that begin a word, none before those that go on.
+static void wordpiece_twins_agree(void **state)
+{
+    struct twin twin = { 0 };
+    struct tokenizer *t;
+    struct err err = { 0 };
+    json_t *kind = vector_file("kind_bert"), *root = load_root(kind);
+    char(*texts)[64];
+
+    (void)state;
+    twin_tokens(&twin, root);
+    texts = calloc(twin.n_tokens, sizeof *texts);
+    for (uint32_t id = 5; id < twin.n_tokens; id++) {
+        bool inner = strncmp(twin.tokens[id], "##", 2) == 0 && twin.tokens[id][2];
+        snprintf(texts[id], sizeof texts[id], "%s%s", inner ? "" : "\xe2\x96\x81",
+                 twin.tokens[id] + (inner ? 2 : 0));
+        twin.tokens[id] = texts[id];
+    }
+    gguf_meta_str(&twin.g, "tokenizer.ggml.model", "bert");
+    gguf_meta_u32(&twin.g, "tokenizer.ggml.unknown_token_id", 1);
+    gguf_meta_u32(&twin.g, "tokenizer.ggml.cls_token_id", 2);
+    gguf_meta_u32(&twin.g, "tokenizer.ggml.seperator_token_id", 3);
+    twin_open(&twin);
+    assert_ok(tokenizer_load(&t, twin.file, &err), &err);
+    compare("bert", t, kind);
+    struct token_ids ids = { 0 };
+    struct buf text = { 0 };
+    assert_ok(tokenizer_encode(t, STR("The water found"), (struct tokenize_flags){ .add_special = true },
+                               &ids, &err),
+              &err);
+    assert_true(ids.n > 4 && ids.ids[0] == 2 && ids.ids[ids.n - 1] == 3);
+    assert_true(tokenizer_decode(t, &ids, false, &text));
+    assert_true(str_is(buf_as_str(&text), "the water found"));
+    buf_free(&text);
+    token_ids_free(&ids);
+    tokenizer_free(t);
+    twin_free(&twin);
+    free(texts);
+    json_decref(root);
+    json_decref(kind);
+}
+
+// Merges that are pairs become lines, as GGUF files have them.
+static void join_merges(json_t *root)
+{
+    json_t *merges = json_object_get(json_object_get(root, "model"), "merges"), *pair;
+    size_t i;
+
+    json_array_foreach(merges, i, pair)
+        json_array_set_new(merges, i,
+                           json_sprintf("%s %s", json_string_value(json_array_get(pair, 0)),
+                                        json_string_value(json_array_get(pair, 1))));
+}
+
+// BPE over characters by merges, whatever the scores say.
+static void gemma_4_twins_agree(void **state)
+{
+    struct twin twin = { 0 };
+    struct tokenizer *t;
+    struct err err = { 0 };
+    json_t *kind = vector_file("kind_gemma"), *root = load_root(kind);
+
+    (void)state;
+    twin_tokens(&twin, root);
+    join_merges(root);
+    twin_merges(&twin, root);
+    gguf_meta_str(&twin.g, "tokenizer.ggml.model", "gemma4");
+    gguf_meta_array(&twin.g, "tokenizer.ggml.scores", 6, twin.n_tokens, twin.scores, twin.n_tokens * 4);
+    gguf_meta_strs(&twin.g, "tokenizer.ggml.merges", twin.n_merges, twin.merges);
+    gguf_meta_u32(&twin.g, "tokenizer.ggml.unknown_token_id", 0);
+    gguf_meta_u32(&twin.g, "tokenizer.ggml.eos_token_id", 2);
+    gguf_meta_bool(&twin.g, "tokenizer.ggml.add_bos_token", false);
+    twin_open(&twin);
+    assert_ok(tokenizer_load(&t, twin.file, &err), &err);
+    compare("gemma4", t, kind);
+    tokenizer_free(t);
+    twin_free(&twin);
+    json_decref(root);
+    json_decref(kind);
+}
+
 static const char *const SMALL[] = { "<unk>", "<s>", "</s>",           "\xe2\x96\x81", "a",
                                      "b",     "ab",  "\xe2\x96\201ab", "<think>" };
 static const int32_t SMALL_TYPES[] = { UNKNOWN, CONTROL, CONTROL, NORMAL,      NORMAL,
@@ -306,6 +387,65 @@ static void a_unigram_vocabulary_loads(void **state)
     tokenizer_free(t);
 }
 
+// Files call them user-defined; in what a user writes they are text all the same.
+static void marks_of_gemma_4_are_control_tokens(void **state)
+{
+    static const char *const names[N_SMALL] = { "<unk>", "<s>", "</s>", "<|tool_call>", "a",
+                                                "b",     "ab",  "<",    "<b>" };
+    static const char *const merges[] = { "a b" };
+    static const int32_t kinds[N_SMALL] = { UNKNOWN, CONTROL, CONTROL, USER_DEFINED, NORMAL,
+                                            NORMAL,  NORMAL,  NORMAL,  USER_DEFINED };
+    struct gguf_builder g = small_file("gemma4", "tokens types");
+    struct token_ids ids = { 0 };
+    struct err err = { 0 };
+
+    (void)state;
+    gguf_meta_strs(&g, "tokenizer.ggml.tokens", N_SMALL, names);
+    gguf_meta_array(&g, "tokenizer.ggml.token_type", 5, N_SMALL, kinds, sizeof kinds);
+    gguf_meta_strs(&g, "tokenizer.ggml.merges", 1, merges);
+    gguf_meta_u32(&g, "tokenizer.ggml.unknown_token_id", 0);
+    struct tokenizer *t = expect_loads(g);
+    assert_ok(tokenizer_encode(t, STR("a<|tool_call>b<b>"), (struct tokenize_flags){ 0 }, &ids, &err), &err);
+    for (size_t i = 0; i < ids.n; i++)
+        assert_int_not_equal(ids.ids[i], 3);
+    assert_int_equal(ids.ids[ids.n - 1], 8); // any other user-defined token is found in text
+    ids.n = 0;
+    assert_ok(tokenizer_encode(t, STR("a<|tool_call>b"), (struct tokenize_flags){ .parse_special = true },
+                               &ids, &err),
+              &err);
+    assert_int_equal(ids.n, 3);
+    assert_int_equal(ids.ids[1], 3);
+    token_ids_free(&ids);
+    tokenizer_free(t);
+}
+
+// Digits go by threes, whatever merges there are. No vectors of a published tokenizer: see docs/models.md.
+static void falcon_splits_digits_by_threes(void **state)
+{
+    static const char *const names[] = { "1", "2", "3", "4", "12", "123", "1234", "</s>" };
+    static const char *const merges[] = { "1 2", "12 3", "123 4" };
+    static const int32_t kinds[] = { NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, CONTROL };
+    static const char *const pres[] = { "falcon", "modern-bert" }; // the second splits as gpt-2 does
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct gguf_builder g = small_file("gpt2", "tokens types scores");
+        struct token_ids ids = { 0 };
+        struct err err = { 0 };
+        gguf_meta_strs(&g, "tokenizer.ggml.tokens", 8, names);
+        gguf_meta_array(&g, "tokenizer.ggml.token_type", 5, 8, kinds, sizeof kinds);
+        gguf_meta_strs(&g, "tokenizer.ggml.merges", 3, merges);
+        gguf_meta_str(&g, "tokenizer.ggml.pre", pres[i]);
+        gguf_meta_u32(&g, "tokenizer.ggml.eos_token_id", 7);
+        struct tokenizer *t = expect_loads(g);
+        assert_ok(tokenizer_encode(t, STR("1234"), (struct tokenize_flags){ 0 }, &ids, &err), &err);
+        assert_int_equal(ids.n, i == 0 ? 2 : 1);
+        assert_int_equal(ids.ids[0], i == 0 ? 5 : 6);
+        token_ids_free(&ids);
+        tokenizer_free(t);
+    }
+}
+
 static void wrong_metadata_is_named(void **state)
 {
     (void)state;
@@ -313,7 +453,7 @@ static void wrong_metadata_is_named(void **state)
     gguf_meta_str(&g, "general.architecture", "llama");
     expect_error(g, "has no tokenizer");
     expect_error(small_file("none", ""), "has no tokenizer");
-    expect_error(small_file("rwkv", ""), "expected gpt2, llama or t5");
+    expect_error(small_file("rwkv", ""), "expected gpt2, llama, t5, bert or gemma4");
     expect_error(small_file("llama", "tokens"), "tokenizer.ggml.tokens");
     expect_error(small_file("llama", "scores"), "tokenizer.ggml.scores");
     expect_error(small_file("gpt2", ""), "tokenizer.ggml.merges");
@@ -425,10 +565,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(byte_level_twins_agree),
         cmocka_unit_test(sentencepiece_twins_agree),
+        cmocka_unit_test(gemma_4_twins_agree),
+        cmocka_unit_test(wordpiece_twins_agree),
         cmocka_unit_test(the_tokenizer_outlives_its_file),
         cmocka_unit_test(messages_end_within_an_answer),
         cmocka_unit_test(tokens_around_a_gap_are_named_by_keys),
         cmocka_unit_test(a_unigram_vocabulary_loads),
+        cmocka_unit_test(marks_of_gemma_4_are_control_tokens),
+        cmocka_unit_test(falcon_splits_digits_by_threes),
         cmocka_unit_test(wrong_metadata_is_named),
         cmocka_unit_test(wrong_merges_are_named),
         cmocka_unit_test(a_broken_charsmap_is_refused),

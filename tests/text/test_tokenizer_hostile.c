@@ -34,7 +34,7 @@ static void broken_files_are_refused(void **state)
     expect_error("{", "tokenizer.json line 1");
     expect_error("[]", "model");
     expect_error("{}", "model");
-    expect_error("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "expected BPE or Unigram");
+    expect_error("{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "expected BPE, Unigram or WordPiece");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}}", "expected an object");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "a vocabulary of 0 tokens");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "model.merges");
@@ -72,7 +72,7 @@ static void unknown_parts_are_refused(void **state)
     expect_error(BEFORE "{\"type\":\"UnicodeScripts\"}," VOCAB "}", "pre_tokenizer of type 'UnicodeScripts'");
     expect_error(BEFORE "7," VOCAB "}", "pre_tokenizer of type ''");
     expect_error("{\"normalizer\":{\"type\":\"Nmt\"}," VOCAB "}", "normalizer of type 'Nmt'");
-    expect_error("{\"decoder\":{\"type\":\"WordPiece\"}," VOCAB "}", "decoder of type 'WordPiece'");
+    expect_error("{\"decoder\":{\"type\":\"CTC\"}," VOCAB "}", "decoder of type 'CTC'");
     expect_error("{\"post_processor\":{\"type\":\"Other\"}," VOCAB "}", "post_processor of type 'Other'");
     expect_error("{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
                  "\"x\"}}]}," VOCAB "}",

@@ -2,10 +2,11 @@
 // every kind.
 #include "text/vector_files.h"
 
-static const char *const KINDS[] = { "gpt-2",  "smollm",  "llama-bpe", "qwen2",        "qwen35",
-                                     "tekken", "gpt-4o",  "glm4",      "deepseek-llm", "deepseek-v3",
-                                     "llama2", "mistral", "gemma",     "unknown",      "deepseek-coder",
-                                     "t5",     "unigram", "charsmap",  "pieces",       "whitespace" };
+static const char *const KINDS[] = { "gpt-2",  "smollm",    "llama-bpe", "qwen2",        "qwen35",
+                                     "tekken", "gpt-4o",    "glm4",      "deepseek-llm", "deepseek-v3",
+                                     "llama2", "mistral",   "gemma",     "unknown",      "deepseek-coder",
+                                     "t5",     "unigram",   "charsmap",  "pieces",       "whitespace",
+                                     "bert",   "bert-cased" };
 
 static void print_ids(const char *what, size_t i, struct str text, const struct token_ids *ids)
 {

@@ -139,6 +139,16 @@ const unigram = (() => {
   return { plain: rows, fallback: [...rows, ...bytes] };
 })();
 
+// WordPiece: pieces of lower-case words, those that go on in a word with ## before them.
+const wordpiece = (() => {
+  const words = corpus.flatMap((l) => l.toLowerCase().normalize('NFD').split(/[^\p{L}\p{N}\p{M}]+/u)).concat(corpus.flatMap((l) => l.split(/[^\p{L}\p{N}\p{M}]+/u))).filter((w) => w).map((w) => [...w]);
+  const merges = train(words.map((w) => [w[0], ...w.slice(1).map((c) => '\u0001' + c)]), 700);
+  const chars = new Set(words.flat());
+  const own = [...new Set([...chars, ...[...chars].map((c) => '##' + c), ...merges.map(([l, r]) => { const p = l + r; return (p[0] === '\u0001' ? '##' : '') + p.replaceAll('\u0001', ''); }), ..."!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~。、—“”"])].filter((p) => !p.includes('\u0301'));
+  const pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', ...own];
+  return { vocab: Object.fromEntries(pieces.map((p, i) => [p, i])), added: pieces.slice(0, 5).map((p, i) => added(i, p, true)) };
+})();
+
 // --- the kinds ---
 
 const split = (regex, more = {}) => ({ type: 'Split', pattern: { Regex: regex }, behavior: 'Isolated', invert: false, ...more });
@@ -211,6 +221,9 @@ const KINDS = [
   { name: 't5', vocab: 'unigram_plain', normalizer: { type: 'NFKC' }, pre_tokenizer: sequence({ type: 'WhitespaceSplit' }, metaspace('always', true)), decoder: metaspace('always', true), post_processor: null, model: {} },
   { name: 'unigram', vocab: 'unigram_fallback', normalizer: { type: 'Sequence', normalizers: [{ type: 'NFD' }, { type: 'Lowercase' }, { type: 'StripAccents' }, { type: 'Strip', strip_left: true, strip_right: true }, { type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' }] }, pre_tokenizer: metaspace('always', true), decoder: metaspace('always', true), post_processor: null, model: { byte_fallback: true } },
   { name: 'charsmap', vocab: 'unigram_plain', normalizer: { type: 'Precompiled', precompiled_charsmap: charsmap(MAPPED) }, pre_tokenizer: metaspace('always', true), decoder: metaspace('always', true), post_processor: null, model: {} },
+  ...[['bert', true], ['bert-cased', false]].map(([name, lowercase]) => ({ name, vocab: 'wordpiece', normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase },
+    pre_tokenizer: { type: 'BertPreTokenizer' }, decoder: { type: 'WordPiece', prefix: '##', cleanup: true }, model: {},
+    post_processor: { type: 'TemplateProcessing', single: [{ SpecialToken: { id: '[CLS]', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }, { SpecialToken: { id: '[SEP]', type_id: 0 } }], pair: [{ Sequence: { id: 'A', type_id: 0 } }, { Sequence: { id: 'B', type_id: 1 } }], special_tokens: { '[CLS]': { id: '[CLS]', ids: [2], tokens: ['[CLS]'] }, '[SEP]': { id: '[SEP]', ids: [3], tokens: ['[SEP]'] } } } })),
   bl('pieces', sequence({ type: 'Punctuation', behavior: 'MergedWithPrevious' }, { type: 'Digits', individual_digits: false }, split('[aeiou]', { behavior: 'MergedWithNext' }), split('[st]+', { behavior: 'Contiguous', invert: true }), split('x', { behavior: 'Removed' }), { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: false }), { normalizer: { type: 'NFKD' } }),
   bl('whitespace', sequence({ type: 'Whitespace' }, level(false))),
 ];
@@ -218,6 +231,7 @@ const VOCABS = {
   byte_level: { type: 'BPE', vocab: byteLevel.vocab, merges: byteLevel.merges.map(([l, r]) => `${l} ${r}`), added_tokens: byteLevel.added },
   spm: { type: 'BPE', vocab: spm.vocab, merges: spm.merges, added_tokens: spm.added },
   unigram_plain: { type: 'Unigram', unk_id: 0, vocab: unigram.plain, added_tokens: spm.added },
+  wordpiece: { type: 'WordPiece', unk_token: '[UNK]', continuing_subword_prefix: '##', max_input_chars_per_word: 100, vocab: wordpiece.vocab, added_tokens: wordpiece.added },
   unigram_fallback: { type: 'Unigram', unk_id: 0, vocab: unigram.fallback, added_tokens: spm.added },
 };
 

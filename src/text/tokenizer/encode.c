@@ -109,7 +109,9 @@ bool encode_word(struct encode_run *run, struct str word)
 {
     if (word.n == 0)
         return true;
-    return run->t->model == TEXT_UNIGRAM ? unigram_encode_word(run, word) : bpe_encode_word(run, word);
+    return run->t->model == TEXT_UNIGRAM     ? unigram_encode_word(run, word)
+           : run->t->model == TEXT_WORDPIECE ? wordpiece_encode_word(run, word)
+                                             : bpe_encode_word(run, word);
 }
 
 static bool is_trusted(const struct trust *trust, size_t *border, size_t from, size_t to)

@@ -1,16 +1,8 @@
 // lookup.c - see lookup.h. Open addressing at a load of at most one half; the tree is built breadth first
 // from sorted texts, so that siblings lie side by side.
 #include "text/tokenizer/lookup.h"
-#include <openssl/rand.h>
 #include "base/mem.h"
-
-// Differs between processes and calls.
-static uint64_t new_seed(void)
-{
-    uint64_t seed;
-    CHECK(RAND_bytes((unsigned char *)&seed, sizeof seed) == 1);
-    return seed;
-}
+#include "base/random.h"
 
 static uint64_t hash_text(struct str text, uint64_t seed)
 {
@@ -43,7 +35,7 @@ bool text_map_init(struct text_map *map, struct arena *arena, const struct str *
 {
     uint64_t size;
     map->keys = keys;
-    map->seed = new_seed();
+    map->seed = random_u64();
     map->slots = table_size(n_max, &size) ? arena_alloc_array(arena, size, sizeof *map->slots) : NULL;
     map->mask = map->slots ? size - 1 : 0;
     return map->slots != NULL;
@@ -72,7 +64,7 @@ uint32_t text_map_find(const struct text_map *map, struct str text)
 bool pair_map_init(struct pair_map *map, struct arena *arena, size_t n_max)
 {
     uint64_t size;
-    map->seed = new_seed();
+    map->seed = random_u64();
     map->slots = table_size(n_max, &size) ? arena_alloc_array(arena, size, sizeof *map->slots) : NULL;
     map->mask = map->slots ? size - 1 : 0;
     for (uint64_t i = 0; map->slots && i < size; i++)

@@ -63,6 +63,12 @@ static bool apply_step(struct encode_run *run, const struct normal_step *step, s
     case NORMAL_CHARSMAP:
         charsmap_apply(out, step->text, text);
         return true;
+    case NORMAL_CLEAN:
+        unicode_clean(out, text);
+        return true;
+    case NORMAL_STRIP_NONSPACING:
+        unicode_strip_nonspacing(out, text);
+        return true;
     }
     return true;
 }
@@ -95,4 +101,18 @@ bool normalize_add_replace(struct tokenizer *t, struct str pattern, bool regex, 
                     : pattern_compile_literal(&step->pattern, pattern, err);
     t->n_normal += ok;
     return ok;
+}
+
+bool normalize_add_bert(struct tokenizer *t, bool strips_accents, bool lower, struct err *err)
+{
+    if (t->n_normal + 4 > NORMAL_STEPS_MAX)
+        return err_set(err, ERR_UNSUPPORTED, "more than %d normalizer steps", NORMAL_STEPS_MAX);
+    t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_CLEAN };
+    if (strips_accents) {
+        t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_FORM, .form = UNICODE_NFD };
+        t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_STRIP_NONSPACING };
+    }
+    if (lower)
+        t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_LOWER };
+    return true;
 }

@@ -125,3 +125,10 @@ bool pretokenize_add_split(struct tokenizer *t, struct str regex, enum split_beh
     t->n_pretoken++;
     return true;
 }
+
+// Runs of spaces are dropped, and each mark of punctuation is a word.
+bool pretokenize_add_bert(struct tokenizer *t, struct err *err)
+{
+    return pretokenize_add_split(t, STR("\\s"), SPLIT_REMOVED, err) &&
+           pretokenize_add_split(t, STR("[!-/:-@\\[-`{-~\\p{P}]"), SPLIT_ISOLATED, err);
+}

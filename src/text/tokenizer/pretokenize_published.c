@@ -59,21 +59,22 @@ static const struct published {
     bool nfc, ignore_merges, add_bos;
 } PUBLISHED[] = {
     { .names = { "gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "mpt", "olmo", "jais",
-                 "trillion", "granite-docling", "roberta-bpe", "exaone4" },
+                 "trillion", "granite-docling", "roberta-bpe", "exaone4", "modern-bert" },
       .regexes = { GPT2 } },
     { .names = { "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b" },
       .regexes = { "\\p{N}", GPT2 } },
-    { .names = { "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2" },
+    { .names = { "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+                 "jina-v5-nano" },
       .regexes = { LLAMA3 },
       .ignore_merges = true,
       .add_bos = true },
     { .names = { "smaug-bpe", "dbrx", "glm4", "chatglm-bpe" }, .regexes = { LLAMA3 } },
-    { .names = { "qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan" },
+    { .names = { "qwen2", "deepseek-r1-qwen", "megrez", "stablelm2", "hunyuan", "f2llmv2", "solar-open" },
       .regexes = { QWEN2 },
       .nfc = true },
     { .names = { "qwen35" }, .regexes = { QWEN35 }, .nfc = true },
     { .names = { "tekken" }, .regexes = { TEKKEN }, .ignore_merges = true, .add_bos = true },
-    { .names = { "gpt-4o", "llama4" }, .regexes = { GPT4O } },
+    { .names = { "gpt-4o", "llama4", "kanana2", "minimax-m2" }, .regexes = { GPT4O } },
     { .names = { "deepseek-llm" },
       .regexes = { "[\\r\\n]", DEEPSEEK_LETTERS,
                    "\\s?[!-/"
@@ -81,6 +82,7 @@ static const struct published {
                    "\\s+$", DEEPSEEK_CJK, "\\p{N}" } },
     { .names = { "deepseek-coder" },
       .regexes = { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}" } },
+    { .names = { "falcon" }, .regexes = { "[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]" } },
     { .names = { "default" },
       .regexes = { "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
     { .names = { "deepseek-v3", "hunyuan-dense" },
@@ -105,7 +107,7 @@ bool pretokenize_add_published(struct tokenizer *t, struct str name, bool *add_b
         return err_set(err, ERR_UNSUPPORTED,
                        "tokenizer.ggml.pre is '%.*s', which is not known: expected gpt-2, smollm, llama-bpe, "
                        "qwen2, tekken, glm4, "
-                       "deepseek-llm, deepseek-coder, deepseek-v3 or a relative of these",
+                       "deepseek-llm, deepseek-coder, deepseek-v3, falcon or a relative of these",
                        STR_ARG(name));
     if (p->nfc)
         t->normal[t->n_normal++] = (struct normal_step){ .kind = NORMAL_FORM, .form = UNICODE_NFC };

@@ -15,6 +15,8 @@ static const char *const END_NAMES[] = {
     "<|end|>",
     "</s>",
     "<end_of_turn>",
+    "<turn|>",
+    "<|tool_response>", // Gemma 4: behind calls
     "<|return|>",
     "<|call|>",
     "<|user|>",
@@ -138,6 +140,15 @@ static void decode_space_mark(struct buf *out, struct str raw)
     }
 }
 
+static void decode_wordpiece(struct buf *out, const struct tokenizer *t, struct str raw)
+{
+    bool inner;
+    struct str text = wordpiece_text(t, raw, &inner);
+
+    buf_text(out, inner ? "" : " ");
+    buf_str(out, text);
+}
+
 static bool decode_tokens(struct tokenizer *t, struct err *err)
 {
     struct buf text = { .max = (size_t)4 << 30 };
@@ -150,6 +161,8 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
         text.n = 0;
         if (value >= 0)
             buf_append(&text, &(char){ (char)value }, 1);
+        else if (t->model == TEXT_WORDPIECE && !plain)
+            decode_wordpiece(&text, t, t->raw[id]);
         else if (t->byte_level && !plain)
             decode_byte_level(&text, t->raw[id]);
         else if (t->space_mark)

@@ -1,6 +1,6 @@
-// tokenizer.h - text to token ids and back, for the three kinds of vocabulary that language models use:
-// byte-level BPE, SentencePiece BPE and unigram, from GGUF metadata or from a Hugging Face tokenizer.json,
-// with the ids the model was trained on.
+// tokenizer.h - text to token ids and back, for the four kinds of vocabulary that language models use:
+// byte-level BPE, SentencePiece BPE, unigram and WordPiece, from GGUF metadata or from a Hugging Face
+// tokenizer.json, with the ids the model was trained on.
 //
 // Text from a user never becomes a control token: control tokens are not part of the ordinary vocabulary, and
 // are recognised only in text that the caller marks as trusted. Invalid UTF-8 is read as U+FFFD, one per

@@ -1,9 +1,10 @@
 // tokenizer_gguf.c - the tokeniser in a GGUF file's metadata: tokenizer.ggml.*.
 //
-// The file gives tokens with kinds and, by model, merges (gpt2: byte-level BPE) or scores (llama:
-// SentencePiece BPE; t5: unigram), and the name of a pre-tokeniser. Added tokens are those of kind control,
-// unknown and user-defined. Keys that a converter may leave out have the defaults that converters assume. Not
-// in a GGUF file, and so not supported: added tokens that strip the space beside them.
+// The file gives tokens with kinds and, by model, merges (gpt2: byte-level BPE; gemma4: BPE over characters)
+// or scores (llama: SentencePiece BPE; t5: unigram), or neither (bert: WordPiece), and the name of a
+// pre-tokeniser. Added tokens are those of kind control, unknown and user-defined. Keys that a converter may
+// leave out have the defaults that converters assume. Not in a GGUF file, and so not supported: added tokens
+// that strip the space beside them.
 #include "base/log.h"
 #include "format/model_file.h"
 #include "text/tokenizer/tokenizer_parts.h"
@@ -15,7 +16,13 @@ struct gguf_source {
     const struct model_file *file;
     struct str model;
     bool add_bos, add_eos, add_space, squeeze;
+    int64_t separator; // of WordPiece: behind a text; -1: none
 };
+
+static bool is_bert(const struct gguf_source *s)
+{
+    return str_is(s->model, "bert");
+}
 
 // An array key; NULL when absent. *ok = false when it is something else or has the wrong length (n = 0: any).
 static const struct meta *array_key(const struct gguf_source *s, const char *key, uint64_t n, bool *ok,
@@ -120,15 +127,21 @@ static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *e
 {
     struct tokenizer *t = s->t;
     bool llama = str_is(s->model, "llama"), t5 = str_is(s->model, "t5");
+    int64_t unused = -1;
 
-    t->bos = llama ? 1 : -1;
+    bool bert = is_bert(s);
+
+    t->bos = llama ? 1 : bert ? 101 : -1;
     t->eos = llama ? 2 : t5 ? 1 : -1;
-    t->unknown = llama ? 0 : t5 ? 2 : -1;
-    t->pad = t5 ? 0 : -1;
-    s->add_bos |= llama;
+    t->unknown = llama ? 0 : t5 ? 2 : bert ? 100 : -1;
+    t->pad = t5 || bert ? 0 : -1;
+    s->separator = bert ? 102 : -1;
+    s->add_bos |= llama || bert;
     s->add_eos = t5;
     s->add_space = llama || t5;
     return read_id(s, "tokenizer.ggml.bos_token_id", &t->bos, err) &&
+           read_id(s, "tokenizer.ggml.cls_token_id", bert ? &t->bos : &unused, err) &&
+           read_id(s, "tokenizer.ggml.seperator_token_id", bert ? &s->separator : &unused, err) &&
            read_id(s, "tokenizer.ggml.eos_token_id", &t->eos, err) &&
            read_id(s, "tokenizer.ggml.unknown_token_id", &t->unknown, err) &&
            read_id(s, "tokenizer.ggml.padding_token_id", &t->pad, err) &&
@@ -164,6 +177,16 @@ static void make_control(struct tokenizer *t, int64_t id)
 {
     if (id >= 0 && t->kinds[id] == TOKEN_NORMAL)
         t->kinds[id] = TOKEN_CONTROL;
+}
+
+// Gemma 4's marks are user-defined in files, which would make them out of any text; what users write is no
+// mark.
+static void make_marks_control(struct tokenizer *t)
+{
+    for (uint32_t id = 0; id < t->n_tokens; id++)
+        if (t->kinds[id] == TOKEN_USER_DEFINED &&
+            (str_starts(t->raw[id], STR("<|")) || str_ends(t->raw[id], STR("|>"))))
+            t->kinds[id] = TOKEN_CONTROL;
 }
 
 static bool collect_added(struct tokenizer *t, struct err *err)
@@ -206,7 +229,20 @@ static bool read_charsmap(struct gguf_source *s, struct err *err)
     return charsmap_check(kept, err) || err_prefix(err, "%s", model_file_path(s->file));
 }
 
-// The SentencePiece models see spaces as U+2581, and often one before the text.
+static bool has_merges(const struct gguf_source *s)
+{
+    return str_is(s->model, "gpt2") || str_is(s->model, "gemma4");
+}
+
+// Files say nothing of case: what is written here is lower case, as it is elsewhere.
+static bool add_word_steps(struct gguf_source *s, struct err *err)
+{
+    s->t->space_mark = s->t->strip_space = true;
+    s->t->max_word = 100;
+    return normalize_add_bert(s->t, true, true, err) && pretokenize_add_bert(s->t, err);
+}
+
+// The SentencePiece models and Gemma 4's see spaces as U+2581, and often one before the text.
 static bool add_space_steps(struct gguf_source *s, struct err *err)
 {
     struct tokenizer *t = s->t;
@@ -233,8 +269,8 @@ static bool read_merges(struct gguf_source *s, struct err *err)
     if (!merges || (merges->n && merges->element != META_STRING))
         return err_set(
             err, ERR_INPUT,
-            "%s: tokenizer.ggml.merges: expected an array of strings, because tokenizer.ggml.model is gpt2",
-            model_file_path(s->file));
+            "%s: tokenizer.ggml.merges: expected an array of strings, because tokenizer.ggml.model is %.*s",
+            model_file_path(s->file), STR_ARG(s->model));
     if (!bpe_init_merges(s->t, merges->n, err))
         return false;
     for (uint64_t i = 0; i < merges->n; i++) {
@@ -270,9 +306,11 @@ static bool read_pretokenizer(struct gguf_source *s, struct err *err)
 static bool read_model(struct gguf_source *s, struct err *err)
 {
     struct tokenizer *t = s->t;
-    if (str_is(s->model, "gpt2"))
+    if (has_merges(s))
         return read_merges(s, err);
-    return t->model == TEXT_UNIGRAM ? unigram_init(t, err) : spm_init_merges(t, err);
+    return t->model == TEXT_WORDPIECE ? wordpiece_init(t, err)
+           : t->model == TEXT_UNIGRAM ? unigram_init(t, err)
+                                      : spm_init_merges(t, err);
 }
 
 static bool read_all(struct gguf_source *s, struct err *err)
@@ -282,18 +320,22 @@ static bool read_all(struct gguf_source *s, struct err *err)
     int64_t end_of_turn = -1, end_of_message = -1;
     bool byte_level = str_is(s->model, "gpt2");
 
-    t->model = str_is(s->model, "t5") ? TEXT_UNIGRAM : TEXT_BPE;
+    t->model = str_is(s->model, "t5") ? TEXT_UNIGRAM : is_bert(s) ? TEXT_WORDPIECE : TEXT_BPE;
     t->fuse_unknown = t->model == TEXT_UNIGRAM;
     if (!read_tokens(s, err) || !read_kinds(s, err) || (byte_level && !read_pretokenizer(s, err)) ||
-        (!byte_level && !read_scores(s, err)) || !read_special(s, &end_of_turn, &end_of_message, err) ||
-        !read_fim(s, err) || (!byte_level && !add_space_steps(s, err)) ||
+        (!has_merges(s) && !is_bert(s) && !read_scores(s, err)) ||
+        !read_special(s, &end_of_turn, &end_of_message, err) || !read_fim(s, err) ||
+        (is_bert(s) ? !add_word_steps(s, err) : !byte_level && !add_space_steps(s, err)) ||
         !model_file_string(s->file, "tokenizer.chat_template", &chat_template, err))
         return false;
     const int64_t named[] = { t->bos, t->eos, end_of_turn, end_of_message };
     for (int i = 0; i < 4; i++)
         make_control(t, named[i]);
+    make_control(t, s->separator);
     for (int i = 0; i < N_FIM; i++)
         make_control(t, t->fim[i]);
+    if (str_is(s->model, "gemma4"))
+        make_marks_control(t);
     if (!collect_added(t, err) || !tokenizer_finish(t, err) || !read_model(s, err))
         return false;
     for (int i = 2; i < 4; i++)
@@ -302,6 +344,8 @@ static bool read_all(struct gguf_source *s, struct err *err)
     tokenizer_leave_message_ends(t);
     if (s->add_bos && t->bos >= 0)
         t->before[t->n_before++] = (uint32_t)t->bos;
+    if (s->separator >= 0)
+        t->after[t->n_after++] = (uint32_t)s->separator;
     if (s->add_eos && t->eos >= 0)
         t->after[t->n_after++] = (uint32_t)t->eos;
     t->chat_template = arena_str(t->arena, chat_template);
@@ -319,8 +363,10 @@ bool tokenizer_load_gguf(struct tokenizer **t, const struct model_file *file, st
             err, ERR_NOT_FOUND,
             "%s has no tokenizer (tokenizer.ggml.model is '%.*s'), and text cannot be read without",
             model_file_path(file), STR_ARG(source.model));
-    if (!str_is(source.model, "gpt2") && !str_is(source.model, "llama") && !str_is(source.model, "t5"))
-        return err_set(err, ERR_UNSUPPORTED, "%s: tokenizer.ggml.model is '%.*s': expected gpt2, llama or t5",
+    if (!has_merges(&source) && !str_is(source.model, "llama") && !str_is(source.model, "t5") &&
+        !is_bert(&source))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: tokenizer.ggml.model is '%.*s': expected gpt2, llama, t5, bert or gemma4",
                        model_file_path(file), STR_ARG(source.model));
     source.t = tokenizer_create(err);
     if (source.t && !read_all(&source, err)) {

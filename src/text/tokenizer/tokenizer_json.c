@@ -6,6 +6,7 @@
 // silently. Memory follows the number of entries: an id far beyond it is refused.
 #include "text/tokenizer/tokenizer_json.h"
 #include "format/model_file.h"
+#include "text/json_memory.h"
 
 enum { SPARSE_IDS = 4, SPARSE_EXTRA = 4096 };
 
@@ -191,15 +192,36 @@ static bool read_merges(struct tokenizer *t, const json_t *merges, struct err *e
     return true;
 }
 
+static bool read_wordpiece(struct tokenizer *t, const json_t *model, struct err *err)
+{
+    struct str prefix = json_text(model, "continuing_subword_prefix");
+    const json_t *most = json_object_get(model, "max_input_chars_per_word");
+    json_int_t n = json_is_integer(most) ? json_integer_value(most) : 100;
+
+    if (prefix.at && !str_is(prefix, "##"))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "tokenizer.json: continuing_subword_prefix is '%.*s': expected ##", STR_ARG(prefix));
+    if (n < 1 || n > 1 << 20)
+        return err_set(err, ERR_INPUT, "tokenizer.json: max_input_chars_per_word is %lld: expected 1 to %d",
+                       (long long)n, 1 << 20);
+    t->model = TEXT_WORDPIECE;
+    t->max_word = (uint32_t)n;
+    t->strip_space = true;
+    return true;
+}
+
 static bool read_model(struct tokenizer *t, const json_t *model, struct err *err)
 {
     struct str type = json_text(model, "type");
 
     if (!type.at)
         type = json_object_get(model, "merges") ? STR("BPE") : STR("Unigram");
-    if (!str_is(type, "BPE") && !str_is(type, "Unigram"))
-        return err_set(err, ERR_UNSUPPORTED, "tokenizer.json: model type '%.*s': expected BPE or Unigram",
+    if (!str_is(type, "BPE") && !str_is(type, "Unigram") && !str_is(type, "WordPiece"))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "tokenizer.json: model type '%.*s': expected BPE, Unigram or WordPiece",
                        STR_ARG(type));
+    if (str_is(type, "WordPiece"))
+        return read_wordpiece(t, model, err);
     if (json_text(model, "continuing_subword_prefix").n || json_text(model, "end_of_word_suffix").n)
         return err_set(err, ERR_UNSUPPORTED,
                        "tokenizer.json: continuing_subword_prefix and end_of_word_suffix are not supported");
@@ -232,8 +254,9 @@ static bool read_tokenizer(struct tokenizer *t, const json_t *root, struct err *
     find_unknown(t, model);
     if (!tokenizer_finish(t, err) || !json_around_read(t, json_object_get(root, "post_processor"), err))
         return false;
-    return t->model == TEXT_UNIGRAM ? unigram_init(t, err)
-                                    : read_merges(t, json_object_get(model, "merges"), err);
+    return t->model == TEXT_UNIGRAM     ? unigram_init(t, err)
+           : t->model == TEXT_WORDPIECE ? wordpiece_init(t, err)
+                                        : read_merges(t, json_object_get(model, "merges"), err);
 }
 
 bool tokenizer_load_json(struct tokenizer **t, struct str json, struct err *err)
@@ -242,6 +265,8 @@ bool tokenizer_load_json(struct tokenizer **t, struct str json, struct err *err)
     json_t *root = json_loadb(json.at ? json.at : "", json.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
 
     *t = NULL;
+    if (!root && (json_memory_failed() || !why.text[0]))
+        return err_memory(err, "tokenizer.json");
     if (!root)
         return err_set(err, ERR_INPUT, "tokenizer.json line %d: %.300s", why.line, why.text);
     *t = tokenizer_create(err);

@@ -242,6 +242,22 @@ static bool read_punctuation(struct tokenizer *t, const json_t *json, struct err
            add_pretoken(t, step, STR("[!-/:-@\\[-`{-~\\p{P}]"), true, err);
 }
 
+static bool read_bert_words(struct tokenizer *t, const json_t *json, struct err *err)
+{
+    (void)json;
+    return pretokenize_add_bert(t, err);
+}
+
+// Without a word on accents they go where case goes.
+static bool read_bert_normalizer(struct tokenizer *t, const json_t *json, struct err *err)
+{
+    bool lower = json_flag(json, "lowercase", true);
+
+    if (!json_flag(json, "clean_text", true) || !json_flag(json, "handle_chinese_chars", true))
+        return err_set(err, ERR_UNSUPPORTED, "without clean_text or handle_chinese_chars");
+    return normalize_add_bert(t, json_flag(json, "strip_accents", lower), lower, err);
+}
+
 // --- decoder ---
 
 static bool decode_nothing(struct tokenizer *t, const json_t *json, struct err *err)
@@ -296,22 +312,25 @@ bool json_steps_read(struct tokenizer *t, const json_t *root, struct err *err)
         { "Prepend", read_prepend },
         { "Replace", read_replace },
         { "Precompiled", read_charsmap },
+        { "BertNormalizer", read_bert_normalizer },
         { 0 },
     };
     static const struct component PRETOKENIZERS[] = {
-        { "ByteLevel", read_byte_level },    { "Split", read_split },
-        { "Digits", read_digits },           { "Metaspace", read_metaspace },
-        { "Whitespace", read_whitespace },   { "WhitespaceSplit", read_whitespace_split },
-        { "Punctuation", read_punctuation }, { 0 },
+        { "ByteLevel", read_byte_level },
+        { "Split", read_split },
+        { "Digits", read_digits },
+        { "Metaspace", read_metaspace },
+        { "Whitespace", read_whitespace },
+        { "WhitespaceSplit", read_whitespace_split },
+        { "Punctuation", read_punctuation },
+        { "BertPreTokenizer", read_bert_words },
+        { 0 },
     };
     static const struct component DECODERS[] = {
-        { "ByteLevel", decode_nothing },
-        { "ByteFallback", decode_nothing },
-        { "Fuse", decode_nothing },
-        { "Replace", decode_replace },
-        { "Strip", decode_strip },
-        { "Metaspace", decode_metaspace },
-        { 0 },
+        { "ByteLevel", decode_nothing }, { "ByteFallback", decode_nothing },
+        { "Fuse", decode_nothing },      { "Replace", decode_replace },
+        { "Strip", decode_strip },       { "Metaspace", decode_metaspace },
+        { "WordPiece", decode_nothing }, { 0 },
     };
     return read_part(t, &(struct part){ "normalizer", "normalizers", NORMALIZERS },
                      json_object_get(root, "normalizer"), 0, err) &&

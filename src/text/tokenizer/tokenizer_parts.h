@@ -27,7 +27,9 @@ enum normal_kind {
     NORMAL_PREPEND,
     NORMAL_REPLACE,
     NORMAL_STRIP,
-    NORMAL_CHARSMAP
+    NORMAL_CHARSMAP,
+    NORMAL_CLEAN, // see unicode_clean
+    NORMAL_STRIP_NONSPACING
 };
 struct normal_step {
     enum normal_kind kind;
@@ -54,7 +56,7 @@ struct added_token {
     bool strip_left, strip_right, single_word, normalized;
 };
 
-enum text_model { TEXT_BPE, TEXT_UNIGRAM };
+enum text_model { TEXT_BPE, TEXT_UNIGRAM, TEXT_WORDPIECE };
 
 struct tokenizer {
     struct arena *arena;
@@ -70,6 +72,7 @@ struct tokenizer {
     bool byte_level;    // tokens are spelt in GPT-2's byte alphabet
     bool byte_fallback; // text that the vocabulary cannot spell becomes <0xNN>
     bool space_mark;    // U+2581 in a token is a space
+    uint32_t max_word;  // WordPiece: characters of a word at most
     bool strip_space;   // a decoded text loses its first space
     bool fuse_unknown, ignore_merges;
     int64_t unknown, bos, eos, pad; // -1: none
@@ -82,15 +85,16 @@ struct tokenizer {
     uint32_t n_before, n_after;
     struct str chat_template;
     // tokenizer_finish and the models' own set-up
-    struct text_map by_raw;  // every token
-    struct text_map by_text; // ordinary tokens by the text that makes them
-    struct str *bytes;       // [n_tokens] decoded
-    bool *is_end;            // [n_tokens]
-    uint32_t byte_ids[256];  // LOOKUP_NONE where missing
-    struct pair_map merges;  // BPE
-    uint32_t *rank_result;   // BPE: result of each rank; NULL where ranks are shared (SentencePiece)
-    struct trie pieces;      // unigram
-    double unknown_score;    // unigram
+    struct text_map by_raw;   // every token
+    struct text_map by_text;  // ordinary tokens by the text that makes them
+    struct str *bytes;        // [n_tokens] decoded
+    bool *is_end;             // [n_tokens]
+    uint32_t byte_ids[256];   // LOOKUP_NONE where missing
+    struct pair_map merges;   // BPE
+    uint32_t *rank_result;    // BPE: result of each rank; NULL where ranks are shared (SentencePiece)
+    struct trie pieces;       // unigram; WordPiece: those that begin a word
+    struct trie inner_pieces; // WordPiece: those that go on
+    double unknown_score;     // unigram
     struct trie added_raw, added_normal; // values are indexes of added
 };
 
@@ -119,6 +123,8 @@ bool pretokenize_apply(struct encode_run *run, struct str text, bool at_start);
 bool encode_word(struct encode_run *run, struct str word);
 bool bpe_encode_word(struct encode_run *run, struct str word);
 bool unigram_encode_word(struct encode_run *run, struct str word);
+bool wordpiece_encode_word(struct encode_run *run, struct str word);
+struct str wordpiece_text(const struct tokenizer *t, struct str raw, bool *inner);
 bool encode_unknown(struct encode_run *run, struct str text); // bytes, or the unknown token, or nothing
 
 struct tokenizer *tokenizer_create(struct err *err);
@@ -130,6 +136,9 @@ bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err);
 bool bpe_add_merge(struct tokenizer *t, uint32_t rank, struct str left, struct str right, struct err *err);
 bool spm_init_merges(struct tokenizer *t, struct err *err);
 bool unigram_init(struct tokenizer *t, struct err *err);
+bool wordpiece_init(struct tokenizer *t, struct err *err);
+bool normalize_add_bert(struct tokenizer *t, bool strips_accents, bool lower, struct err *err);
+bool pretokenize_add_bert(struct tokenizer *t, struct err *err);
 bool pretokenize_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior,
                            struct err *err);
 bool pretokenize_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err);

@@ -64,15 +64,17 @@ static bool same_steps(const struct tokenizer *a, const struct tokenizer *b, str
     return true;
 }
 
-// How well a published pre-tokeniser fits: 0: not; 1: except for ignore_merges; 2: fully.
+// How well a published pre-tokeniser fits: 0: not; 1: except for ignore_merges; 2: fully. -1: out of memory.
 static int fits(const struct tokenizer *t, const char *name, struct pattern_scratch *scratch)
 {
     struct tokenizer *other = tokenizer_create(NULL);
+    struct err err = { 0 };
     bool add_bos;
     int fit = 0;
 
-    if (other && pretokenize_add_published(other, str_from(name), &add_bos, NULL) &&
-        same_steps(t, other, scratch))
+    if (!other || !pretokenize_add_published(other, str_from(name), &add_bos, &err))
+        fit = !other || err.code == ERR_MEMORY ? -1 : 0;
+    else if (same_steps(t, other, scratch))
         fit = 1 + (t->ignore_merges == other->ignore_merges);
     tokenizer_free(other);
     return fit;
@@ -82,17 +84,17 @@ static bool write_pretokenizer(const struct tokenizer *t, struct gguf_writer *w,
 {
     struct pattern_scratch *scratch = pattern_scratch_create();
     const char *best = NULL;
-    int best_fit = 0;
+    int best_fit = 0, fit = scratch ? 0 : -1;
 
-    if (!scratch)
-        return err_memory(err, "patterns");
-    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
-        int fit = fits(t, published[i], scratch);
+    for (size_t i = 0; fit >= 0 && i < sizeof published / sizeof published[0]; i++) {
+        fit = fits(t, published[i], scratch);
         if (fit > best_fit)
             best = published[i];
         best_fit = fit > best_fit ? fit : best_fit;
     }
     pattern_scratch_free(scratch);
+    if (fit < 0)
+        return err_memory(err, "patterns");
     if (!best)
         return err_set(err, ERR_UNSUPPORTED,
                        "the pre-tokeniser of tokenizer.json is none of those that GGUF files can name");
