@@ -5,6 +5,7 @@
 // are trusted, its words are not.
 #include "engine/prompt_pictures.h"
 #include "base/mem.h"
+#include "models/arch.h"
 
 enum { MAX_BEGUN_SPANS = 4 };
 
@@ -182,13 +183,13 @@ static void add_begun(struct prompt *p)
         add_begun_messages(p, reasoning, content);
         return;
     }
-    bool open = ends_with(p->rendered.text, "<think>");
+    bool open = ends_with(p->rendered.text, p->marks->open);
 
     if (!open && reasoning.n)
-        add_span(p, STR("<think>\n"), true);
+        add_span(p, str_from(p->marks->begin), true);
     add_span(p, reasoning, false);
     if ((open || reasoning.n) && content.n)
-        add_span(p, STR("\n</think>\n\n"), true);
+        add_span(p, str_from(p->marks->end), true);
     add_span(p, content, false);
 }
 
@@ -210,9 +211,9 @@ static enum ingot_reasoning reasoning_of(const struct prompt *p)
 
     if (answers)
         return INGOT_REASONING_CLOSED;
-    if (thinks || ends_with(p->rendered.text, "<think>"))
+    if (thinks || ends_with(p->rendered.text, p->marks->open))
         return INGOT_REASONING_OPEN;
-    return ends_with(p->rendered.text, "</think>") ? INGOT_REASONING_CLOSED : INGOT_REASONING_NONE;
+    return ends_with(p->rendered.text, p->marks->close) ? INGOT_REASONING_CLOSED : INGOT_REASONING_NONE;
 }
 
 static bool render(const struct engine *e, const struct ingot_request_options *o, json_t *messages,
@@ -228,6 +229,7 @@ static bool render(const struct engine *e, const struct ingot_request_options *o
         ok = err_set(err, ERR_INPUT, "tools: want a JSON list");
     if (ok && options.extra && !json_is_object(options.extra))
         ok = err_set(err, ERR_INPUT, "template_variables: want a JSON object");
+    p->marks = chat_reasoning_marks(e->loaded->chat);
     ok = ok && chat_render(e->loaded->chat, messages, &options, &p->rendered, err) && join_spans(p, err);
     json_decref(options.tools);
     json_decref(options.extra);

@@ -14,6 +14,7 @@ struct prompt { // zero-initialise; prompt_free at the end
     bool has_pictures;
     struct token_ids ids;
     enum ingot_reasoning reasoning;
+    const struct reasoning_marks *marks; // of messages
 };
 
 // Built from the one source that the options set: messages through the model's template, a text, or tokens.

@@ -4,6 +4,7 @@
 #include "server/answer.h"
 #include "server/api/api_request.h"
 #include "server/state.h"
+#include "text/reasoning_marks.h"
 
 static const char *loaded_at(const struct server *s, char when[32])
 {
@@ -218,8 +219,8 @@ static json_t *capabilities(const struct server *s)
 {
     json_t *list = json_pack("[s, s, s]", "completion", "tools", "embedding");
 
-    if (str_find(template_of(s), STR("<think>")) != SIZE_MAX ||
-        str_find(template_of(s), STR("<|channel|>")) != SIZE_MAX)
+    reasoning_marks_of(template_of(s), &thinks);
+    if (thinks || str_find(template_of(s), STR("<|channel|>")) != SIZE_MAX)
         json_array_append_new(list, json_string("thinking"));
     if (s->model.info.takes_pictures)
         json_array_append_new(list, json_string("vision"));

@@ -49,9 +49,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static json_t *tools;
     if (!tools)
         tools = json_loads(known_tools, 0, NULL);
-    struct output_parser_options o = { .style = (enum tool_call_style)(data[0] % N_CALL_STYLES),
+    static const char *const templates[] = { "", "[THINK]", "<|channel>", "<tool_call><function=" };
+    struct output_parser_options o = { .style = (enum tool_call_style)(data[0] % 16 % N_CALL_STYLES),
                                        .reasoning_open = data[0] & 16,
-                                       .tools = data[0] & 32 ? tools : NULL };
+                                       .tools = data[0] & 32 ? tools : NULL,
+                                       .marks = reasoning_marks_of(str_from(templates[data[0] >> 6]), NULL) };
     struct str text = { (const char *)data + 1, size - 1 };
     struct heard whole = hear(&o, text, text.n), bytes = hear(&o, text, 1);
 

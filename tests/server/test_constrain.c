@@ -113,6 +113,12 @@ static const struct {
     { CALLS_NAKED,
       "{\"name\":\"ping\",\"parameters\":{}}; {\"name\":\"get\",\"parameters\":{\"city\":\"x\"}}",
       "ping({})get({\"city\":\"x\"})" },
+    { CALLS_BRACES, "<|tool_call>call:get{\"city\":\"x\"}<tool_call|><|tool_call>call:ping{}<tool_call|>",
+      "get({\"city\": \"x\"})ping({})" },
+    { CALLS_PYTHON,
+      "<|tool_call_start|>[{\"name\":\"ping\",\"arguments\":{}}, {\"name\":\"get\",\"arguments\":"
+      "{\"city\":\"x\"}}]<|tool_call_end|>",
+      "ping({})get({\"city\":\"x\"})" },
     { CALLS_CHANNELS,
       "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
       "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",
@@ -196,6 +202,13 @@ static void reasoning_may_hold_anything_but_its_end(void **state)
     assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "<think>x</think>[TOOL_CALLS]ping[ARGS]{}"));
+    thinks.marks = reasoning_marks_of(STR("[THINK]"), NULL);
+    assert_true(fits(&ask, &thinks, "[THINK]a [/THIN] [[/[b[/THINK][TOOL_CALLS]ping[ARGS]{}"));
+    assert_false(fits(&ask, &thinks, "[THINK]a [/THIN][TOOL_CALLS]ping[ARGS]{}"));
+    thinks.marks = reasoning_marks_of(STR("<|channel>"), NULL);
+    thinks.style = CALLS_BRACES;
+    assert_true(
+        fits(&ask, &thinks, "<|channel>thought\na <channel> b<channel|><|tool_call>call:ping{}<tool_call|>"));
     o.style = thinks.style = CALLS_CHANNELS;
     static const char call[] = "<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}";
     char answer[256];

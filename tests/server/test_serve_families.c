@@ -98,15 +98,75 @@ static void families_call_in_their_own_form(void **state)
 {
     static const struct {
         const char *family, *mark; // NULL: marks are text
-    } families[] = { { "qwen2.5", NULL },     { "qwen3.5", NULL },
-                     { "glm4", NULL },        { "mistral-tools", "[TOOL_CALLS]" },
-                     { "devstral", NULL },    { "devstral", "[ARGS]" },
-                     { "deepseek", NULL },    { "deepseek", "<｜tool▁sep｜>" },
-                     { "llama3-tools", NULL } };
+    } families[] = { { "qwen2.5", NULL },
+                     { "qwen3.5", NULL },
+                     { "glm4", NULL },
+                     { "mistral-tools", "[TOOL_CALLS]" },
+                     { "devstral", NULL },
+                     { "devstral", "[ARGS]" },
+                     { "deepseek", NULL },
+                     { "deepseek", "<｜tool▁sep｜>" },
+                     { "llama3-tools", NULL },
+                     { "gemma4", NULL },
+                     { "gemma4", "<|tool_call>" },
+                     { "lfm2", NULL },
+                     { "lfm2", "<|tool_call_start|>" } };
 
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         a_family_calls(families[i].family, families[i].mark);
+}
+
+// A grammar makes the model write what a model of the family would.
+static void a_family_thinks(const char *marks, const char *mark, const char *answer)
+{
+    const char *args[] = { "-m", folder, NULL };
+    const struct token_name name = { "<|endoftext|>", mark };
+    char template[256], ask[512];
+    struct buf events = { 0 }, thoughts = { 0 }, said = { 0 };
+
+    snprintf(template, sizeof template, "{%% for m in messages %%}{{ m.content }}\n{%% endfor %%}{# %s #}",
+             marks);
+    model_folder_make(folder, &name, mark != NULL, str_from(template));
+    shared = serve_start(args);
+    snprintf(ask, sizeof ask,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Two?\"}],\"max_tokens\":60,\"grammar\":"
+             "\"root ::= %s\"",
+             answer);
+    struct buf whole = { 0 };
+    buf_printf(&whole, "%s}", ask);
+    json_t *r = post(CHAT, whole.at);
+    assert_string_equal(text(r, "choices.0.message.reasoning_content"), "Hm, 1+1.");
+    assert_string_equal(text(r, "choices.0.message.content"), "Two.");
+    json_decref(r);
+    whole.n = 0;
+    buf_printf(&whole, "%s,\"stream\":true}", ask);
+    struct response s = http_post(shared.port, CHAT, whole.at);
+    response_unchunk(&s, &events);
+    for (const char *line = strstr(events.at, "data: {"); line; line = strstr(line + 1, "data: {")) {
+        json_t *event = json_loadb(line + 6, strcspn(line + 6, "\n"), 0, NULL);
+        buf_text(&thoughts, text(event, "choices.0.delta.reasoning_content"));
+        buf_text(&said, text(event, "choices.0.delta.content"));
+        json_decref(event);
+    }
+    assert_string_equal(buf_as_str(&thoughts).at, "Hm, 1+1.");
+    assert_string_equal(buf_as_str(&said).at, "Two.");
+    buf_free(&whole);
+    buf_free(&events);
+    buf_free(&thoughts);
+    buf_free(&said);
+    response_free(&s);
+    assert_int_equal(serve_stop(&shared), 0);
+    shared.pid = 0;
+}
+
+static void families_think_between_their_own_marks(void **state)
+{
+    (void)state;
+    a_family_thinks("<think></think>", NULL, "\\\"<think>\\\\nHm, 1+1.\\\\n</think>\\\\n\\\\nTwo.\\\"");
+    a_family_thinks("[THINK][/THINK]", NULL, "\\\"[THINK]Hm, 1+1.[/THINK]Two.\\\"");
+    a_family_thinks("<|channel>thought<channel|>", NULL,
+                    "\\\"<|channel>thought\\\\nHm, 1+1.\\\\n<channel|>Two.\\\"");
 }
 
 static int make_folder(void **state)
@@ -125,6 +185,7 @@ static int remove_folder(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(families_call_in_their_own_form) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(families_call_in_their_own_form),
+                                        cmocka_unit_test(families_think_between_their_own_marks) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

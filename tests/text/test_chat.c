@@ -119,6 +119,44 @@ static void tool_arguments_come_as_the_template_wants_them(void **state)
     }
 }
 
+static struct chat *chat_of(const char *text)
+{
+    struct chat_source source = { .template_text = str_from(text) };
+    struct chat *chat;
+    struct err err = { 0 };
+
+    assert_ok(chat_create(&chat, &source, &err), &err);
+    return chat;
+}
+
+// Each template hears of earlier thoughts under its own name.
+static void thoughts_come_as_the_template_wants_them(void **state)
+{
+    static const char thought[] =
+        "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\","
+        "\"reasoning_content\":\"hm\"}]";
+    static const char *const templates[] = {
+        "{% for m in messages %}{% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ "
+        "m.content }}"
+        "{% endfor %}",
+        "{% for m in messages %}{% if m.thinking %}<{{ m.thinking }}>{% endif %}{{ m.content }}{% endfor %}",
+        "{% for m in messages %}{% if m.reasoning %}<{{ m.reasoning }}>{% endif %}{{ m.content }}{% endfor "
+        "%}",
+        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content "
+        "or [] %}"
+        "{% if p.type == 'thinking' %}<{{ p.thinking }}>{% else %}{{ p.text }}{% endif %}{% endfor %}{% "
+        "endif %}"
+        "{% endfor %}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct chat *chat = chat_of(templates[i]);
+        assert_string_equal(prompt(chat, thought, NULL), "u<hm>a");
+        chat_destroy(chat);
+    }
+}
+
 static void a_request_cannot_replace_what_the_engine_sets(void **state)
 {
     (void)state;
@@ -261,6 +299,7 @@ int main(void)
         cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
         cmocka_unit_test(parts_are_joined_for_templates_that_take_text),
         cmocka_unit_test(tool_arguments_come_as_the_template_wants_them),
+        cmocka_unit_test(thoughts_come_as_the_template_wants_them),
         cmocka_unit_test(a_request_cannot_replace_what_the_engine_sets),
         cmocka_unit_test(broken_messages_are_named),
         cmocka_unit_test(a_broken_template_is_an_error),

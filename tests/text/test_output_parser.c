@@ -89,6 +89,82 @@ static void reasoning_is_taken_out(void **state)
            "R(x)T0:f({})");
 }
 
+static void expect_marks(const char *chat_template, const struct output_parser_options *options,
+                         const char *text, const char *wanted)
+{
+    struct output_parser_options o = *options;
+
+    o.style = o.style ? tool_call_style_of(str_from(chat_template)) : CALLS_NONE;
+    o.marks = reasoning_marks_of(str_from(chat_template), NULL);
+    expect_with(&o, text, wanted);
+}
+
+// Marks are found in the template, as calls are.
+static void reasoning_has_the_family_s_marks(void **state)
+{
+    static const struct output_parser_options plain,
+        open = { .reasoning_open = true }, calls = { .style = CALLS_TAGS },
+        open_calls = { .style = CALLS_TAGS, .reasoning_open = true };
+    static const char gemma[] = "<|channel>thought\n<channel|> <|tool_call>call:",
+                      mistral[] = "[THINK] [/THINK] [TOOL_CALLS] [ARGS]",
+                      qwen[] = "<think> <tool_call>\n<function=example>",
+                      *lfm = "<think> <|tool_call_start|>";
+
+    (void)state;
+    expect_marks(gemma, &plain, "<|channel>thought\nHm, <b>.\n<channel|>Two.", "R(Hm, <b>.)C(Two.)");
+    expect_marks(gemma, &plain, "<|channel>thought\n<channel|>Two.", "C(Two.)");
+    expect_marks(gemma, &plain, "<think>no</think>", "C(<think>no</think>)");
+    expect_marks(gemma, &open, "so\n<channel|>A", "R(so)C(A)");
+    expect_marks(gemma, &calls, "<|channel>thought\nHm.<|tool_call>call:f{}<tool_call|>", "R(Hm.)T0:f({})");
+    expect_marks(mistral, &plain, "[THINK]a [/b] c[/THINK]Two.", "R(a [/b] c)C(Two.)");
+    expect_marks(mistral, &plain, "[THINK]never", "R(never)");
+    expect_marks(mistral, &calls, "[THINK]a[TOOL_CALLS]f[ARGS]{\"x\":1}", "R(a)T0:f({\"x\":1})");
+    expect_marks(qwen, &open_calls, "I must call.\n<tool_call>\n<function=f>\n</function>\n</tool_call>",
+                 "R(I must call.)T0:f({})");
+    // without tools no call ends a thought
+    expect_marks(qwen, &plain, "<think>a <tool_call> b</think>c", "R(a <tool_call> b)C(c)");
+    expect_marks(lfm, &plain, "<think>a</think>c", "R(a)C(c)");
+}
+
+static void calls_in_braces(void **state)
+{
+    (void)state;
+    expect(CALLS_BRACES, "<|tool_call>call:get{city:<|\"|>New \"York\"\n{x}<|\"|>,days:3}<tool_call|>",
+           "T0:get({\"city\": \"New \\\"York\\\"\\n{x}\", \"days\": 3})");
+    expect(CALLS_BRACES,
+           "So.<|tool_call>call:f{a:{b:[1,<|\"|>t<|\"|>,null],c:{}},d:true,e:-1.5}<tool_call|>"
+           "<|tool_call>call:g{}<tool_call|>",
+           "C(So.)T0:f({\"a\": {\"b\": [1, \"t\", null], \"c\": {}}, \"d\": true, \"e\": -1.5})T1:g({})");
+    expect(CALLS_BRACES, "<|tool_call>call:f{<|\"|>a key<|\"|>: word and more, b : [ ] }<tool_call|>ok",
+           "T0:f({\"a key\": \"word and more\", \"b\": []})C(ok)");
+    expect(CALLS_BRACES, "<|tool_call>call:f{\"a\": \"x\\\"<|\\\\\", \"b\": [\"y\"]}<tool_call|>",
+           "T0:f({\"a\": \"x\\\"<|\\\\\", \"b\": [\"y\"]})");
+    // what does not fit ends the call, whose arguments are JSON still
+    expect(CALLS_BRACES, "<|tool_call>call:f{a:[1}<tool_call|>", "T0:f({\"a\": [1]})C(}<tool_call|>)");
+    expect(CALLS_BRACES, "<|tool_call>call:f{a}<tool_call|>", "T0:f({\"a\": null})");
+    expect(CALLS_BRACES, "<|tool_call>call:f{a:1,}<tool_call|>", "T0:f({\"a\": 1})");
+    expect(CALLS_BRACES, "<|tool_call>call:f{:}", "T0:f({})C(:})");
+    expect(CALLS_BRACES, "<|tool_call>call:f{a:<|\"|>cut <|", "T0:f({\"a\": \"cut <|)");
+    expect(CALLS_BRACES, "<|tool_call>no call", "C(no call)");
+    expect(CALLS_BRACES, "<|tool_call>call:bad name{}", "C(call:bad name{})");
+    expect(CALLS_BRACES, "a <|tool b", "C(a <|tool b)");
+}
+
+static void calls_in_python_between_marks(void **state)
+{
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}]", 0, NULL);
+    struct output_parser_options o = { .style = CALLS_PYTHON, .tools = tools };
+
+    (void)state;
+    expect_with(&o, "<|tool_call_start|>[f(a=\"b, c)\", n=3), g()]<|tool_call_end|>Checking.",
+                "T0:f({\"a\": \"b, c)\", \"n\": 3})T1:g({})C(Checking.)");
+    expect_with(&o, "So <|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|tool_call_end|>",
+                "C(So)T0:f({\"a\": 1})");
+    expect_with(&o, "<|tool_call_start|>[h(a=1)]<|tool_call_end|>", "C(h(a=1)]<|tool_call_end|>)");
+    expect_with(&o, "<|tool_call_start|>text", "C(text)");
+    json_decref(tools);
+}
+
 static void calls_between_tags(void **state)
 {
     (void)state;
@@ -325,6 +401,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_text_is_content),
         cmocka_unit_test(reasoning_is_taken_out),
+        cmocka_unit_test(reasoning_has_the_family_s_marks),
+        cmocka_unit_test(calls_in_braces),
+        cmocka_unit_test(calls_in_python_between_marks),
         cmocka_unit_test(calls_between_tags),
         cmocka_unit_test(calls_with_marked_up_arguments),
         cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),

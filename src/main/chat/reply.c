@@ -56,23 +56,30 @@ static bool dims(const struct reply *r)
     return thinking_is(r, "dim") && *terminal_dim(STDOUT_FILENO);
 }
 
-static bool writes_channels(const struct reply *r)
+// The marks of this model's thoughts, and whether it writes messages with headers.
+static const struct reasoning_marks *marks_of(const struct reply *r, bool *channels)
 {
     struct ingot_template_info info;
 
     ingot_template_info(r->engine, &info);
-    return tool_call_style_of((struct str){ info.text, info.n_bytes }) == CALLS_CHANNELS;
+    struct str text = { info.text, info.n_bytes };
+    *channels = tool_call_style_of(text) == CALLS_CHANNELS;
+    return reasoning_marks_of(text, NULL);
 }
 
 static void parts_begin(struct reply *r, const struct ingot_request_options *options)
 {
-    r->channels = options->messages && writes_channels(r);
+    bool channels;
+    const struct reasoning_marks *marks = marks_of(r, &channels);
+
+    r->channels = options->messages && (channels || marks->special);
     r->parts =
         r->channels || (options->messages && !r->settings->json && (dims(r) || thinking_is(r, "hide")));
     r->thinks = false;
     if (r->parts)
         output_parser_init(&r->parser, &(struct output_parser_options){
-                                           .style = r->channels ? CALLS_CHANNELS : CALLS_NONE,
+                                           .style = channels ? CALLS_CHANNELS : CALLS_NONE,
+                                           .marks = marks,
                                            .reasoning_open = prompt_ends_thinking(r, options) });
 }
 

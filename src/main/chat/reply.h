@@ -15,7 +15,7 @@ struct reply {
     struct ingot_result result;
     struct output_parser parser; // separates reasoning and answer, with `parts`
     bool parts, is_dim, thinks;  // thinks: the last piece was reasoning
-    bool channels;               // the model writes messages with headers, which are no part of the answer
+    bool channels;               // marks that are control tokens tell thoughts from the answer
 };
 
 uint64_t reply_random_seed(void);

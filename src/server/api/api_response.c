@@ -83,7 +83,8 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     r.n_top_logprobs = request->logprobs ? request->top_logprobs : 0;
     r.bias = request->bias;
     r.n_bias = request->n_bias;
-    r.keep_special = t->style != CALLS_NONE; // the marks of tool calls may be control tokens
+    // the marks of tool calls may be control tokens, and those of reasoning
+    r.keep_special = t->style != CALLS_NONE || (t->parses && t->marks->special);
     if (request->dialect & DIALECTS_EMBED) {
         r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
         // Choices that cannot run at once wait behind the requests of other clients.

@@ -59,7 +59,8 @@ struct api_response {
     char id[48];
     int64_t created;
     enum tool_call_style style; // how this model writes calls
-    bool parses;                // the answer is parsed into reasoning, content and calls: output_parser.h
+    const struct reasoning_marks *marks;
+    bool parses; // the answer is parsed into reasoning, content and calls: output_parser.h
     bool thinks, reasoning_open, opened, failed, closed;
     uint64_t n_events; // of a stream whose events are numbered
     json_t *items;     // of a stream of the Responses API: the complete items

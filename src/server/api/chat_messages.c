@@ -159,38 +159,6 @@ static bool take_content(struct api_request *request, struct message_place at, j
     return take_images(request, at, message, err);
 }
 
-static bool from_chat(struct api_request *request, json_t *to, struct err *err)
-{
-    json_t *message;
-    size_t i;
-
-    json_array_foreach(request->messages, i, message)
-    {
-        const char *role = json_string_value(json_object_get(message, "role"));
-        if (!role_is_known(role))
-            return err_set(err, ERR_INPUT,
-                           "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool",
-                           i, role ? "" : "missing", role ? role : "");
-        json_t *copy = json_copy(message);
-        if (!take_content(request, (struct message_place){ "messages", role, i }, copy, err)) {
-            json_decref(copy);
-            return false;
-        }
-        rename_key(copy, "tool_name", "name"); // Ollama's names
-        rename_key(copy, "thinking", "reasoning_content");
-        if (!check_content(copy, role, i, err)) {
-            json_decref(copy);
-            return false;
-        }
-        if (!strcmp(role, "developer")) // templates know no other name
-            json_object_set_new(copy, "role", json_string("system"));
-        json_array_append_new(to, copy);
-    }
-    return true;
-}
-
-// ---- Anthropic's messages
-
 // The text of a list of blocks, or of a string; NULL for anything else.
 static json_t *text_of(json_t *content)
 {
@@ -215,6 +183,65 @@ static json_t *text_of(json_t *content)
     buf_free(&text);
     return joined;
 }
+
+// Mistral's parts of type thinking, whose text is a string or parts itself, become reasoning_content.
+static void take_thoughts(json_t *message)
+{
+    json_t *content = json_object_get(message, "content"), *kept = json_array(), *part;
+    struct buf thoughts = { 0 };
+    size_t i;
+
+    json_array_foreach(content, i, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        json_t *text = type && !strcmp(type, "thinking") ? text_of(json_object_get(part, "thinking")) : NULL;
+        if (text)
+            buf_text(&thoughts, json_string_value(text));
+        else
+            json_array_append(kept, part);
+        json_decref(text);
+    }
+    if (thoughts.n > 0 && !json_object_get(message, "reasoning_content")) {
+        json_object_set_new(message, "reasoning_content", json_stringn(thoughts.at, thoughts.n));
+        json_object_set(message, "content", kept);
+    }
+    json_decref(kept);
+    buf_free(&thoughts);
+}
+
+static bool from_chat(struct api_request *request, json_t *to, struct err *err)
+{
+    json_t *message;
+    size_t i;
+
+    json_array_foreach(request->messages, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role_is_known(role))
+            return err_set(err, ERR_INPUT,
+                           "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool",
+                           i, role ? "" : "missing", role ? role : "");
+        json_t *copy = json_copy(message);
+        take_thoughts(copy);
+        if (!take_content(request, (struct message_place){ "messages", role, i }, copy, err)) {
+            json_decref(copy);
+            return false;
+        }
+        rename_key(copy, "tool_name", "name"); // Ollama's names
+        rename_key(copy, "thinking", "reasoning_content");
+        rename_key(copy, "reasoning", "reasoning_content");
+        if (!check_content(copy, role, i, err)) {
+            json_decref(copy);
+            return false;
+        }
+        if (!strcmp(role, "developer")) // templates know no other name
+            json_object_set_new(copy, "role", json_string("system"));
+        json_array_append_new(to, copy);
+    }
+    return true;
+}
+
+// ---- Anthropic's messages
 
 struct spread { // the blocks of one message, sorted by kind
     struct api_request *request;

@@ -14,8 +14,9 @@ static bool calls_are_forced(const struct api_request *request)
 static void write_root(const struct constrain_options *o, struct buf *gbnf)
 {
     bool channels = o->style == CALLS_CHANNELS;
-    const char *open = channels ? "<|channel|>analysis<|message|>" : "<think>";
-    const char *close = channels ? "<|end|>" : "</think>";
+    const struct reasoning_marks *marks = o->marks ? o->marks : reasoning_marks_of(STR(""), NULL);
+    const char *open = channels ? "<|channel|>analysis<|message|>" : marks->open;
+    const char *close = channels ? "<|end|>" : marks->close;
 
     constrain_without("thinking", close, gbnf);
     buf_text(gbnf, "root ::= ");

@@ -5,8 +5,9 @@
 
 struct constrain_options {
     enum tool_call_style style;
-    bool thinks;         // the model may reason first
-    bool reasoning_open; // the prompt ends within the reasoning
+    bool thinks;                         // the model may reason first
+    bool reasoning_open;                 // the prompt ends within the reasoning
+    const struct reasoning_marks *marks; // NULL: <think>
     const struct ingot_engine
         *engine; // its vocabulary has the marks that are control tokens; NULL: all marks are text
 };
@@ -25,5 +26,5 @@ bool constrain_calls(const struct api_request *request, const struct constrain_o
                      struct buf *gbnf, struct err *err);
 // Appends text as literals; marks of tool calls become control tokens where the vocabulary has them.
 void constrain_text(const struct ingot_engine *engine, const char *words, struct buf *gbnf);
-// Writes a rule for any text without the mark. Only the first character of the mark may be "<".
+// Writes a rule for any text without the mark, whose first character does not occur in it again.
 void constrain_without(const char *rule, const char *mark, struct buf *gbnf);

@@ -33,6 +33,8 @@ static const struct form {
                        CALLS_END },
     [CALLS_SEPARATED] = { CALLS_BEGIN, CALL_BEGIN, CALL_SEP, CALL_END, "", CALLS_END },
     [CALLS_NAKED] = { "", "", NULL, "", "; ", "" },
+    [CALLS_BRACES] = { "", "<|tool_call>call:", "", "<tool_call|>", "", "" },
+    [CALLS_PYTHON] = { "<|tool_call_start|>[", "", NULL, "", ", ", "]<|tool_call_end|>" },
     [CALLS_CHANNELS] = { "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "",
                          "<|call|><|start|>assistant", "" },
 };
@@ -56,11 +58,36 @@ void constrain_example(enum tool_call_style style, struct buf *text)
 
 // ---- marks
 
-static const char *const marks[] = {
-    "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]",   "<arg_key>", "</arg_key>",
-    "<arg_value>", "</arg_value>", CALLS_BEGIN,    CALLS_END,   CALL_BEGIN, CALL_END,    CALL_SEP,
-    "</think>",    "<|channel|>",  "<|message|>",  "<|start|>", "<|end|>",  "<|call|>",  "<|constrain|>"
-};
+static const char *const marks[] = { "<tool_call>",
+                                     "</tool_call>",
+                                     "[TOOL_CALLS]",
+                                     "[CALL_ID]",
+                                     "[ARGS]",
+                                     "<arg_key>",
+                                     "</arg_key>",
+                                     "<arg_value>",
+                                     "</arg_value>",
+                                     CALLS_BEGIN,
+                                     CALLS_END,
+                                     CALL_BEGIN,
+                                     CALL_END,
+                                     CALL_SEP,
+                                     "</think>",
+                                     "<|channel|>",
+                                     "<|message|>",
+                                     "<|start|>",
+                                     "<|end|>",
+                                     "<|call|>",
+                                     "<|constrain|>",
+                                     "[THINK]",
+                                     "[/THINK]",
+                                     "<|channel>",
+                                     "<channel|>",
+                                     "<|tool_call>",
+                                     "<tool_call|>",
+                                     "<|\"|>",
+                                     "<|tool_call_start|>",
+                                     "<|tool_call_end|>" };
 
 static const char *first_mark(struct str text, size_t *at)
 {
@@ -101,15 +128,18 @@ void constrain_text(const struct ingot_engine *engine, const char *words, struct
 void constrain_without(const char *rule, const char *mark, struct buf *gbnf)
 {
     size_t n = strlen(mark);
+    const char *in_class = *mark == '[' ? "\\[" : "<";
 
-    buf_printf(gbnf, "%s ::= ([^<] %s | \"<\" %s-1)?\n", rule, rule, rule);
-    // Rule i: the first i characters of the mark have been read. Only the first character of the mark is "<".
+    CHECK(*mark == '<' || *mark == '[');
+    buf_printf(gbnf, "%s ::= ([^%s] %s | \"%c\" %s-1)?\n", rule, in_class, rule, *mark, rule);
+    // Rule i: the first i characters of the mark have been read.
     for (size_t i = 1; i < n; i++) {
         if (i + 1 < n)
-            buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-%zu | \"<\" %s-1 | [^<%c] %s)?\n", rule, i, mark[i], rule,
-                       i + 1, rule, mark[i], rule);
+            buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-%zu | \"%c\" %s-1 | [^%s%c] %s)?\n", rule, i, mark[i],
+                       rule, i + 1, *mark, rule, in_class, mark[i], rule);
         else
-            buf_printf(gbnf, "%s-%zu ::= (\"<\" %s-1 | [^<%c] %s)?\n", rule, i, rule, mark[i], rule);
+            buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-1 | [^%s%s%c] %s)?\n", rule, i, *mark, rule, in_class,
+                       mark[i] == ']' ? "\\" : "", mark[i], rule);
     }
 }
 

@@ -20,17 +20,19 @@ static enum tool_call_style style_of(const struct served_model *model)
     return tool_call_style_of(template_of(model));
 }
 
-void prompts_style(const struct served_model *model, const struct api_request *request,
-                   enum tool_call_style *style, bool *thinks)
+const struct reasoning_marks *prompts_style(const struct served_model *model,
+                                            const struct api_request *request, enum tool_call_style *style,
+                                            bool *thinks)
 {
     struct str text = template_of(model);
     bool channels = tool_call_style_of(text) == CALLS_CHANNELS; // without tools too
+    const struct reasoning_marks *marks = reasoning_marks_of(text, thinks);
 
     *style = channels                                           ? CALLS_CHANNELS
              : request->tools && request->choice != CHOICE_NONE ? style_of(model)
                                                                 : CALLS_NONE;
-    *thinks =
-        channels || str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
+    *thinks |= channels;
+    return marks;
 }
 
 // Sets the reasoning effort under the name that the template has for it.
@@ -63,7 +65,7 @@ static int append(const char *bytes, size_t n, void *arg)
 }
 
 // Returns the offset of the value's text in c->json; the buffer may still move.
-static size_t add_json(struct prompts_conversation *c, const json_t *value)
+static size_t add_json(struct template_conversation *c, const json_t *value)
 {
     size_t at = c->json.n;
 
@@ -73,14 +75,14 @@ static size_t add_json(struct prompts_conversation *c, const json_t *value)
     return at;
 }
 
-static void conversation_free(struct prompts_conversation *c)
+static void conversation_free(struct template_conversation *c)
 {
     buf_free(&c->json);
     mem_free(c->list);
-    *c = (struct prompts_conversation){ 0 };
+    *c = (struct template_conversation){ 0 };
 }
 
-static bool conversation_fill(struct prompts_conversation *c, const struct api_request *request,
+static bool conversation_fill(struct template_conversation *c, const struct api_request *request,
                               const struct messages *m, const json_t *variables)
 {
     bool with_tools = request->tools && request->choice != CHOICE_NONE;
@@ -123,17 +125,17 @@ static bool check_details(struct api_request *request, struct err *err)
 
 // Free c in any case.
 static bool write_conversation(const struct served_model *model, struct api_request *request,
-                               struct prompts_conversation *c, struct err *err)
+                               struct template_conversation *c, struct err *err)
 {
     struct messages m;
 
-    *c = (struct prompts_conversation){ 0 };
+    *c = (struct template_conversation){ 0 };
     request->pictures.accepted = model->info.takes_pictures;
     if (!messages_for_template(request, &model->template, style_of(model), &m, err))
         return false;
     json_t *variables = request->kwargs ? json_copy(request->kwargs) : json_object();
     c->n = json_array_size(m.list);
-    bool ok = variables && add_effort(model, request, variables, err) && check_details(request, err) &&
+    bool ok = variables && add_effort(model, request, variables, err) &&
               (conversation_fill(c, request, &m, variables) || err_memory(err, "a conversation"));
     json_decref(variables);
     messages_release(&m);
@@ -142,7 +144,7 @@ static bool write_conversation(const struct served_model *model, struct api_requ
 
 // Free it with ingot_prompt_free, and c in any case; NULL: err says why.
 static struct ingot_prompt *render(const struct served_model *model, struct api_request *request,
-                                   struct prompts_conversation *c, struct err *err)
+                                   struct template_conversation *c, struct err *err)
 {
     static const struct ingot_message none;
 
@@ -156,7 +158,7 @@ static struct ingot_prompt *render(const struct served_model *model, struct api_
 bool prompts_render(const struct served_model *model, struct api_request *request, struct buf *text,
                     struct err *err)
 {
-    struct prompts_conversation c;
+    struct template_conversation c;
     struct ingot_prompt *prompt = render(model, request, &c, err);
     struct ingot_prompt_info info;
 
@@ -192,19 +194,14 @@ static bool take_tokens(const struct served_model *model, struct ingot_prompt *p
     return ok;
 }
 
-void prompts_forget_conversation(struct prompts *prompts)
-{
-    conversation_free(&prompts->conversation);
-}
-
 static bool messages_prompt(const struct served_model *model, struct api_request *request,
                             struct prompts *prompts, struct err *err)
 {
-    struct ingot_prompt *prompt = render(model, request, &prompts->conversation, err);
+    struct template_conversation c;
+    struct ingot_prompt *prompt = render(model, request, &c, err);
     struct ingot_prompt_info info = { 0 };
 
-    if (request->pictures.n == 0)
-        prompts_forget_conversation(prompts);
+    conversation_free(&c);
     if (prompt)
         ingot_prompt_info(prompt, &info);
     request->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
@@ -318,6 +315,5 @@ void prompts_free(struct prompts *prompts)
     for (uint32_t i = 0; i < prompts->n; i++)
         token_ids_free(&prompts->at[i]);
     mem_free(prompts->at);
-    conversation_free(&prompts->conversation);
     *prompts = (struct prompts){ 0 };
 }

@@ -24,12 +24,12 @@ struct prompts {
 // Makes the prompt of a request with messages or input, or its list of prompts. Free in any case.
 bool prompts_make(const struct served_model *merver, struct api_request *request, struct prompts *prompts,
                   struct err *err);
-void prompts_forget_conversation(struct prompts *prompts); // the engine has a copy
 void prompts_free(struct prompts *prompts);
 // The rendered text of messages; free with buf_free.
 bool prompts_render(const struct served_model *merver, struct api_request *request, struct buf *text,
                     struct err *err);
 // *style: how this model writes tool calls, CALLS_NONE without tools. *thinks: it may reason before it
-// answers.
-void prompts_style(const struct served_model *merver, const struct api_request *request,
-                   enum tool_call_style *style, bool *thinks);
+// answers. Returns the marks between which it does.
+const struct reasoning_marks *prompts_style(const struct served_model *merver,
+                                            const struct api_request *request, enum tool_call_style *style,
+                                            bool *thinks);

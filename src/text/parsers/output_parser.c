@@ -8,6 +8,7 @@ void output_parser_init(struct output_parser *p, const struct output_parser_opti
     CHECK(o->style < N_CALL_STYLES);
     p->style = o->style;
     p->tools = o->tools;
+    p->marks = o->marks ? o->marks : reasoning_marks_of((struct str){ "", 0 }, NULL);
     p->most_calls = o->most_calls ? o->most_calls : UINT32_MAX;
     p->mode = o->reasoning_open ? OUTPUT_REASONING : OUTPUT_START;
     if (p->style == CALLS_CHANNELS)

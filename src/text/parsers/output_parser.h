@@ -1,6 +1,7 @@
 // output_parser.h - splits a model's output, while it streams, into reasoning, content and tool calls.
 //
-// Reasoning stands in <think>...</think>, or in a message of its own (channel_parser.c). Families write calls
+// Reasoning stands between its family's marks (text/reasoning_marks.h), or in a message of its own
+// (channel_parser.c). Families write calls
 // in different forms (tool_call_style.h); the parser is given the style and accepts every form of its family.
 // Text that may be the beginning of a mark is held back until that is known. What begins like a call and is
 // none is content: no byte is lost, except marks and white space around calls. Arguments stream piece by
@@ -11,6 +12,7 @@
 #include "base/str.h"
 #include "text/parsers/tool_call_markup.h"
 #include "text/parsers/tool_call_style.h"
+#include "text/reasoning_marks.h"
 
 enum piece_kind { PIECE_REASONING, PIECE_CONTENT, PIECE_CALL, PIECE_ARGUMENTS, PIECE_CALL_END };
 
@@ -30,6 +32,7 @@ struct tool_call_reader { // state within one JSON object {"name", "arguments"}
 
 struct output_parser { // zero-initialise, then output_parser_init
     enum tool_call_style style;
+    const struct reasoning_marks *marks;
     const json_t *tools;          // of the request
     uint32_t most_calls, n_calls; // calls beyond most_calls are dropped
     enum {
@@ -65,6 +68,7 @@ struct output_parser_options {
     uint32_t most_calls; // 0: any number
     const json_t *tools; // as in a chat completion request, owned by the caller; NULL: unknown, with
                          // CALLS_CHANNELS none
+    const struct reasoning_marks *marks; // NULL: <think>
 };
 void output_parser_init(struct output_parser *p, const struct output_parser_options *options);
 void output_parser_release(struct output_parser *p);

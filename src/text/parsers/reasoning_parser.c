@@ -1,23 +1,21 @@
-// reasoning_parser.c - the reasoning of an output: <think>...</think>, or what precedes </think> when the
-// prompt opened it.
+// reasoning_parser.c - the reasoning of an output: what stands between its marks, or before the closing one
+// when the prompt opened it. The mark of a call may end it too.
 //
 // White space around the reasoning is dropped; a blank before the closing mark is therefore held back until
 // the next word.
 #include "text/parsers/output_parser_parts.h"
 
-static const char think_open[] = "<think>", think_close[] = "</think>";
-
 enum parse_step reasoning_parser_start(struct output_parser *p)
 {
     size_t from = p->at, n_blanks = output_parser_skip_blanks(p);
-    bool unknown, thinks = output_parser_at_mark(p, think_open, &unknown);
+    bool unknown, thinks = output_parser_at_mark(p, p->marks->open, &unknown);
 
     if (unknown) {
         p->at = from;
         return PARSE_WAIT;
     }
     if (thinks)
-        p->at += strlen(think_open);
+        p->at += strlen(p->marks->open);
     else if (p->style == CALLS_NONE || p->at == p->text.n)
         p->at -= n_blanks; // the blanks are content
     p->mode = thinks ? OUTPUT_REASONING : OUTPUT_CONTENT;
@@ -31,6 +29,26 @@ static size_t without_blanks(struct str text, size_t n)
     return n;
 }
 
+// The mark that may end the thought beside its own, where the style of calls has it; or NULL.
+static const char *other_end(const struct output_parser *p)
+{
+    const struct tool_call_family *family = tool_call_family_of(p->style);
+    const char *mark = p->marks->other_end;
+
+    for (size_t i = 0; mark && i < MAX_CALL_MARKS && family->marks[i]; i++)
+        if (strcmp(family->marks[i], mark) == 0)
+            return mark;
+    return NULL;
+}
+
+static enum parse_step end_thought(struct output_parser *p, size_t n)
+{
+    p->at += n;
+    p->mode = OUTPUT_CONTENT;
+    p->after_reasoning = true;
+    return PARSE_GO_ON;
+}
+
 enum parse_step reasoning_parser_step(struct output_parser *p, struct output_piece *piece)
 {
     if (!p->after_reasoning && !p->begun) {
@@ -38,14 +56,13 @@ enum parse_step reasoning_parser_step(struct output_parser *p, struct output_pie
         p->begun = p->at < p->text.n;
     }
     struct str text = output_parser_rest(p);
-    size_t end = str_find(text, str_from(think_close)), n;
+    const char *other = other_end(p);
+    size_t close = str_find(text, str_from(p->marks->close)),
+           called = other ? str_find(text, str_from(other)) : SIZE_MAX, end = close < called ? close : called,
+           n;
 
-    if (end == 0) {
-        p->at += strlen(think_close);
-        p->mode = OUTPUT_CONTENT;
-        p->after_reasoning = true;
-        return PARSE_GO_ON;
-    }
+    if (end == 0)
+        return end_thought(p, close == 0 ? strlen(p->marks->close) : 0);
     if (end != SIZE_MAX) {
         n = without_blanks(text, end);
         if (n == 0) {
@@ -53,7 +70,9 @@ enum parse_step reasoning_parser_step(struct output_parser *p, struct output_pie
             return PARSE_GO_ON;
         }
     } else {
-        n = p->finished ? text.n : without_blanks(text, text.n - tool_call_mark_held(text, think_close));
+        size_t held = tool_call_mark_held(text, p->marks->close),
+               held_too = other ? tool_call_mark_held(text, other) : 0;
+        n = p->finished ? text.n : without_blanks(text, text.n - (held > held_too ? held : held_too));
     }
     return n > 0 ? output_parser_emit(p, piece, PIECE_REASONING, n) : PARSE_WAIT;
 }

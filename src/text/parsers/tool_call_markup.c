@@ -1,6 +1,7 @@
 // tool_call_markup.c - see tool_call_markup.h.
 #include "text/parsers/tool_call_markup.h"
 #include <string.h>
+#include "text/parsers/tool_call_braces.h"
 
 enum { MAX_KEY = 127, MAX_NAME = 64 };
 
@@ -73,7 +74,7 @@ static bool is_string_only(const json_t *schema)
 
 // ---- writing JSON
 
-static void write_escaped(struct buf *out, struct str text)
+void tool_call_write_escaped(struct buf *out, struct str text)
 {
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.at[i];
@@ -93,7 +94,7 @@ static int append(const char *bytes, size_t n, void *arg)
     return buf_append(arg, bytes, n) ? 0 : -1;
 }
 
-static void write_value(struct buf *out, const json_t *schema, struct str text)
+void tool_call_write_value(struct buf *out, const json_t *schema, struct str text)
 {
     json_t *value = json_loadb(text.at, text.n, JSON_DECODE_ANY, NULL);
 
@@ -101,7 +102,7 @@ static void write_value(struct buf *out, const json_t *schema, struct str text)
         json_dump_callback(value, append, out, JSON_ENCODE_ANY);
     } else {
         buf_text(out, "\"");
-        write_escaped(out, text);
+        tool_call_write_escaped(out, text);
         buf_text(out, "\"");
     }
     json_decref(value);
@@ -204,7 +205,7 @@ static enum tool_call_markup_step read_key(struct tool_call_markup *m, struct to
     m->begun = false;
     m->state = MARKUP_VALUE;
     buf_text(out, m->any ? ", \"" : "{\"");
-    write_escaped(out, key);
+    tool_call_write_escaped(out, key);
     buf_text(out, m->streamed ? "\": \"" : "\": ");
     m->any = true;
     return take(in, from, MARKUP_ARGUMENTS);
@@ -234,9 +235,9 @@ static enum tool_call_markup_step read_value(struct tool_call_markup *m, struct 
         if (!in->finished)
             return MARKUP_WAIT;
         if (m->streamed)
-            write_escaped(out, str_from_to(text, skipped, text.n));
+            tool_call_write_escaped(out, str_from_to(text, skipped, text.n));
         else if (text.n > skipped)
-            write_value(out, m->schema, str_from_to(text, skipped, text.n));
+            tool_call_write_value(out, m->schema, str_from_to(text, skipped, text.n));
         m->state = MARKUP_NEXT;
         return take(in, text.n, MARKUP_ARGUMENTS);
     }
@@ -251,9 +252,9 @@ static enum tool_call_markup_step read_value(struct tool_call_markup *m, struct 
     struct str value = str_from_to(text, skipped, n < skipped ? skipped : n);
     m->begun = true;
     if (m->streamed)
-        write_escaped(out, value);
+        tool_call_write_escaped(out, value);
     else
-        write_value(out, m->schema, value);
+        tool_call_write_value(out, m->schema, value);
     if (end == SIZE_MAX)
         return take(in, n, MARKUP_ARGUMENTS);
     if (m->streamed)
@@ -266,6 +267,8 @@ enum tool_call_markup_step tool_call_markup_read(struct tool_call_markup *m, con
                                                  struct tool_call_markup_text *in, struct buf *out)
 {
     in->taken = 0;
+    if (m->braces)
+        return tool_call_braces_read(m, in, out);
     switch (m->state) {
     case MARKUP_NAME:
         return read_name(m, tools, in, out);

@@ -1,7 +1,8 @@
 // tool_call_markup.h - streams a call whose arguments are in markup as JSON.
 //
 // <function=NAME><parameter=KEY>VALUE</parameter>...</function> (Qwen3-Coder, Qwen3.5), or
-// NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... </tool_call> (GLM-4.x). The tool's schema says
+// NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... </tool_call> (GLM-4.x). Gemma 4's form is in
+// tool_call_braces.h. The tool's schema says
 // whether a value is a string: strings stream, any other value is written when it is complete. Where the
 // schema says nothing, a value that is JSON and no string stays JSON.
 #pragma once
@@ -10,11 +11,14 @@
 
 struct tool_call_markup { // zero-initialise
     enum { MARKUP_NAME, MARKUP_NEXT, MARKUP_VALUE } state;
-    bool functions;              // the first of the two forms
-    bool any, streamed;          // an argument was written; its value is a string that streams
-    bool begun;                  // the first byte of the value was read
-    bool ended;                  // for the caller: only the call's end is left to emit
-    const json_t *tool, *schema; // of the call; of the value. NULL: unknown
+    bool functions;                // the first of the two forms; in braces: the string is in quotes of JSON
+    bool braces;                   // Gemma 4's
+    bool in_string, is_key, comma; // of that: what is read or comes next; a comma is still to be written
+    uint32_t depth, objects;       // open brackets; bit i: bracket i is an object's
+    bool any, streamed;            // an argument was written; its value is a string that streams
+    bool begun;                    // the first byte of the value was read; in braces: a key has no value yet
+    bool ended;                    // for the caller: only the call's end is left to emit
+    const json_t *tool, *schema;   // of the call; of the value. NULL: unknown
 };
 
 enum tool_call_markup_step {
@@ -33,6 +37,9 @@ struct tool_call_markup_text {
 enum tool_call_markup_step tool_call_markup_read(struct tool_call_markup *m, const json_t *tools,
                                                  struct tool_call_markup_text *in, struct buf *out);
 
+// The text within a JSON string; and as JSON: as it is, where the schema allows that, else as a string.
+void tool_call_write_escaped(struct buf *out, struct str text);
+void tool_call_write_value(struct buf *out, const json_t *schema, struct str text);
 // Number of bytes at the end of the text that may be the beginning of the mark.
 size_t tool_call_mark_held(struct str text, const char *mark);
 // The function object {"name", "parameters", ...} of the tool with this name; NULL: the request has none.

@@ -176,6 +176,17 @@ static enum parse_step read_python(struct output_parser *p, struct output_piece 
     return step == PYTHON_CALL ? PARSE_GO_ON : tool_call_parser_reject(p, piece);
 }
 
+// LFM2: the list's bracket, then a call of it.
+static enum parse_step enter_python(struct output_parser *p, struct output_piece *piece, char next)
+{
+    if (!p->in_list && next != '[')
+        return tool_call_parser_reject(p, piece);
+    p->in_python = p->in_list;
+    p->at += !p->in_list;
+    p->in_list = true;
+    return PARSE_GO_ON;
+}
+
 // Chooses the form of the call by its first character and the style.
 static enum parse_step enter_call(struct output_parser *p, struct output_piece *piece)
 {
@@ -186,11 +197,13 @@ static enum parse_step enter_call(struct output_parser *p, struct output_piece *
     int form = tool_call_family_of(p->style)->form;
     if (p->in_python)
         return read_python(p, piece);
-    if (next == '{')
+    if (next == '{' && p->style != CALLS_BRACES)
         return tool_call_json_step(p, piece);
+    if (form == CALL_PYTHON)
+        return enter_python(p, piece, next);
     if (form == CALL_NAMED)
         return named_arguments(p, piece);
-    if (next == '[' && form != CALL_NAKED) {
+    if (next == '[' && form != CALL_NAKED && p->style != CALLS_BRACES) {
         p->at++;
         p->in_list = true;
         return PARSE_GO_ON;
@@ -199,6 +212,7 @@ static enum parse_step enter_call(struct output_parser *p, struct output_piece *
         return named_arguments(p, piece);
     if (form == CALL_NAKED)
         return tool_call_parser_reject(p, piece);
+    p->markup.braces = p->style == CALLS_BRACES;
     p->mode = OUTPUT_MARKUP;
     return PARSE_GO_ON;
 }

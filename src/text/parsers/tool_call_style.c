@@ -9,6 +9,10 @@ static const struct tool_call_family tags = { .marks = { "<tool_call>" },
                                      separated = { .marks = { CALL_BEGIN, CALLS_BEGIN },
                                                    .closers = { "```", CALL_END, CALLS_END },
                                                    .form = CALL_NAMED },
+                                     braces = { .marks = { "<|tool_call>" }, .closers = { "<tool_call|>" } },
+                                     python = { .marks = { "<|tool_call_start|>" },
+                                                .closers = { "<|tool_call_end|>" },
+                                                .form = CALL_PYTHON },
                                      naked = { .form = CALL_NAKED };
 
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
@@ -17,7 +21,8 @@ const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
         [CALLS_NONE] = &naked,     [CALLS_TAGS] = &tags,        [CALLS_FUNCTIONS] = &functions,
         [CALLS_KEYS] = &tags,      [CALLS_LIST] = &list,        [CALLS_ARGS] = &list,
         [CALLS_ARGS_ID] = &list,   [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
-        [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,
+        [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,      [CALLS_BRACES] = &braces,
+        [CALLS_PYTHON] = &python,
     };
 
     return families[style];
@@ -29,6 +34,9 @@ enum tool_call_style tool_call_style_of(struct str chat_template)
         const char *mark, *detail; // detail NULL: the mark alone
         enum tool_call_style style;
     } signs[] = { { "<|channel|>", NULL, CALLS_CHANNELS },
+                  { "<|tool_call>", NULL, CALLS_BRACES },
+                  { "<|tool_call_start|>", NULL, CALLS_PYTHON },
+                  { "<|tool_list_start|>", NULL, CALLS_PYTHON },
                   { CALL_BEGIN, "```json", CALLS_FENCED },
                   { CALL_BEGIN, NULL, CALLS_SEPARATED },
                   { "[TOOL_CALLS]", "[CALL_ID]", CALLS_ARGS_ID },

@@ -17,6 +17,8 @@ enum tool_call_style {
     CALLS_NAKED,    // {"name", "parameters"} at the beginning, or [NAME(KEY=VALUE)] in Python: Llama 3.x
     CALLS_CHANNELS, // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>:
                     // gpt-oss; without tools too, since reasoning and answer are told apart by channels
+    CALLS_BRACES,   // <|tool_call>call:NAME{key:<|"|>text<|"|>,other:3}<tool_call|>: Gemma 4
+    CALLS_PYTHON,   // <|tool_call_start|>[NAME(KEY=VALUE), ...]<|tool_call_end|>: LFM2
     N_CALL_STYLES
 };
 
@@ -38,7 +40,8 @@ struct tool_call_family {
         CALL_MARKUP, // {...}, a list of these in brackets, or markup
         CALL_LIST,   // {...}, a list of these in brackets, or NAME, a separator and {...}
         CALL_NAMED,  // {...}, or NAME, a separator and {...}
-        CALL_NAKED   // {...} alone, or Python
+        CALL_NAKED,  // {...} alone, or Python
+        CALL_PYTHON  // Python in brackets
     } form;
 };
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style);

@@ -6,13 +6,18 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "text/json_memory.h"
 
 struct chat {
     struct template *template;
+    const struct reasoning_marks *marks;
     struct str bos_token, eos_token;
     struct arena *arena;
     bool takes_parts, takes_calls, arguments_as_text, short_ids;
-    bool refuses_system, refuses_users_in_a_row, reads_thinking;
+    bool refuses_system, refuses_users_in_a_row;
+    const char *reasoning;   // the template's name for reasoning_content; NULL: that, or none
+    bool reasoning_in_parts; // it wants a part of type thinking instead
+    bool unsure;             // a probe had no memory
     enum {
         // of a message that has calls and no content
         CONTENT_AS_GIVEN,
@@ -28,13 +33,13 @@ static const char chatml[] =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // Renders messages (takes the reference); true when the result contains `wanted` and not `unwanted`.
-static bool probe(const struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
+static bool probe(struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
 {
     struct template_output out;
-    struct err ignored;
+    struct err err = { 0 };
     json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", messages, "add_generation_prompt", 0,
                                   "bos_token", "<s>", "eos_token", "</s>");
-    bool ok = variables && template_render(chat->template, variables, &out, &ignored);
+    bool ok = variables && template_render(chat->template, variables, &out, &err);
 
     if (ok) {
         ok = str_find(out.text, str_from(wanted)) != SIZE_MAX &&
@@ -42,6 +47,7 @@ static bool probe(const struct chat *chat, json_t *messages, const char *wanted,
         template_output_free(&out);
     }
     json_decref(variables);
+    chat->unsure |= err.code == ERR_MEMORY || json_memory_failed();
     return ok;
 }
 
@@ -58,7 +64,7 @@ static json_t *call_probe(const char *id, const char *content, bool as_text)
 
 // Whether the template omits or refuses a message of this role before a user message, although it renders the
 // user message alone.
-static bool refuses_before_user(const struct chat *chat, const char *role)
+static bool refuses_before_user(struct chat *chat, const char *role)
 {
     json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "probe");
     json_t *before = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", role, "content", "probe", "role", "user",
@@ -69,7 +75,7 @@ static bool refuses_before_user(const struct chat *chat, const char *role)
 }
 
 // Whether the template shows the reasoning before a call under this name.
-static bool shows_reasoning(const struct chat *chat, const char *name)
+static bool shows_reasoning(struct chat *chat, const char *name)
 {
     json_t *messages = call_probe("call00001", "", false);
 
@@ -77,16 +83,32 @@ static bool shows_reasoning(const struct chat *chat, const char *name)
     return probe(chat, messages, "thought", "{'probe'");
 }
 
-static void probe_template(struct chat *chat)
+static void probe_reasoning(struct chat *chat)
+{
+    json_t *parts = json_pack("[{s:s, s:s}, {s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content",
+                              "u", "role", "assistant", "content", "type", "thinking", "thinking", "thought",
+                              "type", "text", "text", "probe");
+    bool usual = shows_reasoning(chat, "reasoning_content");
+
+    chat->reasoning = usual                                ? NULL
+                      : shows_reasoning(chat, "thinking")  ? "thinking"
+                      : shows_reasoning(chat, "reasoning") ? "reasoning"
+                                                           : NULL;
+    chat->reasoning_in_parts = probe(chat, parts, "thought", "{'") && !usual && !chat->reasoning;
+}
+
+// False: memory was missing.
+static bool probe_template(struct chat *chat, struct err *err)
 {
     static const char id[] = "call00001", long_id[] = "call_0123456789abcdef0123";
+    json_memory_failed(); // what failed before is another's
     json_t *parts =
         json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", "probe");
 
     chat->takes_parts = probe(chat, parts, "probe", "type");
     chat->refuses_system = refuses_before_user(chat, "system");
     chat->refuses_users_in_a_row = refuses_before_user(chat, "user");
-    chat->reads_thinking = shows_reasoning(chat, "thinking") && !shows_reasoning(chat, "reasoning_content");
+    probe_reasoning(chat);
     // Whether the template needs arguments as text: it prints an object as a Python dict, or omits it.
     bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
                   probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
@@ -102,6 +124,7 @@ static void probe_template(struct chat *chat)
     chat->short_ids =
         chat->takes_calls &&
         !probe(chat, call_probe(long_id, empty ? "" : NULL, chat->arguments_as_text), "probe", "None");
+    return !chat->unsure || err_memory(err, "probing the template");
 }
 
 bool chat_create(struct chat **out, const struct chat_source *source, struct err *err)
@@ -119,14 +142,14 @@ bool chat_create(struct chat **out, const struct chat_source *source, struct err
     }
     if (!given)
         log_line(LOG_WARN, "chat", "the model has no chat template; using ChatML");
+    chat->marks = reasoning_marks_of(source->template_text, NULL);
     chat->bos_token = arena_str(chat->arena, source->bos_token);
     chat->eos_token = arena_str(chat->arena, source->eos_token);
     if (!chat->bos_token.at || !chat->eos_token.at)
         err_set(err, ERR_INPUT, "a special token is longer than 1 MiB");
-    else if (template_parse(&chat->template, given ? source->template_text : str_from(chatml), NULL, err)) {
-        probe_template(chat);
+    else if (template_parse(&chat->template, given ? source->template_text : str_from(chatml), NULL, err) &&
+             probe_template(chat, err))
         return true;
-    }
     chat_destroy(chat);
     *out = NULL;
     return err_prefix(err, "the model's chat template");
@@ -139,6 +162,11 @@ void chat_destroy(struct chat *chat)
     template_free(chat->template);
     arena_destroy(chat->arena);
     mem_free(chat);
+}
+
+const struct reasoning_marks *chat_reasoning_marks(const struct chat *chat)
+{
+    return chat->marks;
 }
 
 bool chat_takes_parts(const struct chat *chat)
@@ -262,16 +290,24 @@ static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, 
     return true;
 }
 
-// gpt-oss calls it thinking, and before a call has room for either that or content.
+// gpt-oss calls it thinking, and before a call has room for either that or content; Gemma calls it reasoning;
+// Ministral wants it as a part of the content.
 static void adapt_reasoning(const struct chat *chat, json_t *message)
 {
     json_t *reasoning = json_object_get(message, "reasoning_content");
     bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
     const char *content = json_string_value(json_object_get(message, "content"));
 
-    if (chat->reads_thinking && reasoning && !json_object_get(message, "thinking") &&
-        !(calls && content && *content))
-        json_object_set(message, "thinking", reasoning);
+    if (!json_is_string(reasoning))
+        return;
+    if (chat->reasoning && !json_object_get(message, chat->reasoning) && !(calls && content && *content))
+        json_object_set(message, chat->reasoning, reasoning);
+    if (!chat->reasoning_in_parts || json_is_array(json_object_get(message, "content")))
+        return;
+    json_t *parts = json_pack("[{s:s, s:O}]", "type", "thinking", "thinking", reasoning);
+    if (content && *content)
+        json_array_append_new(parts, json_pack("{s:s, s:s}", "type", "text", "text", content));
+    json_object_set_new(message, "content", parts);
 }
 
 static json_t *adapt_message(const struct chat *chat, json_t *message, size_t index, struct err *err)
@@ -421,6 +457,8 @@ static bool add_messages(const struct chat *chat, json_t *variables, json_t *mes
 bool chat_render(const struct chat *chat, json_t *messages, const struct chat_options *options,
                  struct template_output *out, struct err *err)
 {
+    json_memory_failed(); // what failed before is another's
+    json_memory_failed(); // what failed before is another's
     json_t *variables = json_object();
 
     *out = (struct template_output){ 0 };
@@ -435,5 +473,9 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
     ok = ok && (template_render(chat->template, variables, out, err) ||
                 err_prefix(err, "the model's chat template"));
     json_decref(variables);
-    return ok;
+    if (!json_memory_failed())
+        return ok;
+    if (ok)
+        template_output_free(out);
+    return err_memory(err, "the messages");
 }

@@ -7,6 +7,7 @@
 // small probes. Not here: tokens (the tokeniser reads the spans), images (the caller places them where the
 // template left marks).
 #pragma once
+#include "text/reasoning_marks.h"
 #include "text/template/template.h"
 
 struct chat; // read-only after chat_create: any number of threads
@@ -35,4 +36,5 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
 bool chat_takes_parts(const struct chat *chat); // content as a list of parts, so images can be placed
 bool chat_takes_tools(const struct chat *chat); // the template shows the tools to the model
 bool chat_takes_calls(const struct chat *chat); // the template shows earlier calls to the model
-bool chat_uses(const struct chat *chat, const char *variable); // for example "enable_thinking"
+const struct reasoning_marks *chat_reasoning_marks(const struct chat *chat); // that the template shows
+bool chat_uses(const struct chat *chat, const char *variable);               // for example "enable_thinking"
