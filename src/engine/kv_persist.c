@@ -2,8 +2,11 @@
 #include "engine/kv_persist.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
+#include "engine/kv/kv_state.h"
 #include "engine/kv/kv_store.h"
 #include "format/model_file.h"
+#include "models/arch.h"
+#include "models/binding/layer_config.h"
 
 enum { SAMPLES = 16, SAMPLE_BYTES = 256 };
 static const uint64_t DEFAULT_LIMIT = (uint64_t)10 << 30;
@@ -40,13 +43,25 @@ static void add_devices(struct sha256_stream *s, const struct engine_loaded *l)
         add_number(s, l->stages[i].parts.first);
         add_number(s, l->stages[i].shape.exact);
     }
+static void add_file(struct sha256_stream *s, const struct model_file *file)
+{
+    for (size_t i = 0; i < model_file_n_tensors(file); i++)
+        add_tensor(s, model_file_tensor_at(file, i));
+    for (size_t i = 0; i < model_file_n_metas(file); i++) { // numbers such as rope's base
+        const struct meta *m = model_file_meta_at(file, i);
+        sha256_add(s, m->key.at, m->key.n);
+        if (m->type != META_STRING && m->type != META_ARRAY)
+            add_number(s, m->u);
+    }
+}
+
 }
 
 static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
 {
     const struct stage_shape *shape = &e->loaded->stages[0].shape;
 
-    add_text(s, "ingot pages 1 " INGOT_VERSION);
+    add_text(s, "ingot pages 2 " INGOT_VERSION);
     add_devices(s, e->loaded);
     add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features
                                                                     : (uint32_t)CPU_ALL));
@@ -74,6 +89,18 @@ bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct
     return true;
 }
 
+bool kv_persist_identity_of_file(const struct model_file *file, struct sha256 *identity, struct err *err)
+{
+    struct sha256_stream *s = sha256_open();
+
+    if (!s)
+        return err_memory(err, "a file's digest");
+    add_file(s, file);
+    *identity = sha256_take(s);
+    sha256_close(s);
+    return true;
+}
+
 uint64_t kv_persist_page_bytes(const struct engine *e)
 {
     uint64_t bytes = 0;
@@ -85,7 +112,6 @@ uint64_t kv_persist_page_bytes(const struct engine *e)
 
 static bool move_page(struct engine *e, uint32_t page, bool to_device)
 {
-    unsigned char *at = kv_store_room(e->kv_store);
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
@@ -99,7 +125,7 @@ static bool move_page(struct engine *e, uint32_t page, bool to_device)
 static bool keep_page(struct engine *e, uint32_t page)
 {
     struct kv_page *p = &e->kv.pages[page];
-    struct kv_store_page s = { .key = p->key, .parent_key = p->parent_key };
+    struct kv_store_page s = words_of(e, page);
 
     if (p->has_picture)
         return true;
@@ -111,6 +137,25 @@ static bool keep_page(struct engine *e, uint32_t page)
 static void keep_before_loss(void *engine, uint32_t page)
 {
     (void)keep_page(engine, page);
+}
+
+static bool identity_beside(const struct sha256 *pages, const char *what, struct sha256 *identity,
+                            struct err *err)
+{
+    struct sha256_stream *s = sha256_open();
+
+    if (!s)
+        return err_memory(err, "the digest of what belongs to pages");
+    add_text(s, what);
+    sha256_add(s, pages, sizeof *pages);
+    *identity = sha256_take(s);
+    sha256_close(s);
+    return true;
+}
+
+bool kv_persist_state_identity(const struct sha256 *pages, struct sha256 *states, struct err *err)
+{
+    return identity_beside(pages, "ingot states 1", states, err);
 }
 
 bool kv_persist_open(struct engine *e, struct err *err)
@@ -128,6 +173,8 @@ bool kv_persist_open(struct engine *e, struct err *err)
         return false;
     if (!kv_store_open(&e->kv_store, &options, err))
         return false;
+    if (!open_beside(e, &options, err))
+        return false;
     e->kv.before_loss = keep_before_loss;
     e->kv.before_loss_arg = e;
     return true;
@@ -142,6 +189,21 @@ uint32_t kv_persist_all(struct engine *e)
     return n_failed;
 }
 
+// The state behind a page that has come from disk. The row first: taking it may save another state, through
+// the same buffer.
+static void find_state(struct engine *e, uint32_t page, const struct kv_store_page *s)
+{
+    if (!e->state_store || !kv_store_has(e->state_store, s))
+        return;
+    uint32_t row = kv_state_keep(&e->kv, page);
+    if (row == 0)
+        return;
+    if (kv_store_load(e->state_store, s) && move_state(e, row, true))
+        kv_state_kept(&e->kv, row)->saved = true;
+    else
+        kv_state_drop(&e->kv, page);
+}
+
 uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens)
 {
     struct prefix_walk after = *walk;
@@ -149,7 +211,7 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
 
     if (!e->kv_store || kv_n_available(&e->kv) == 0)
         return KV_NONE;
-    if (prefix_next(&e->kv, &after, tokens) != KV_NONE || after.has_picture)
+    if (prefix_next(&e->kv, &after, tokens) != KV_NONE)
         return KV_NONE;
     s.key = after.key;
     memcpy(s.tokens, tokens, sizeof s.tokens);
@@ -160,8 +222,10 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
     if (kv_store_load(e->kv_store, &s) && move_page(e, page, true)) {
         prefix_put(&e->kv, walk, page, tokens);
         e->kv.pages[page].saved = true;
+        find_state(e, page, &s);
     }
     bool found = e->kv.pages[page].known;
     kv_page_drop(&e->kv, page);
     return found ? page : KV_NONE;
 }
+

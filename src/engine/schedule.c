@@ -1,8 +1,10 @@
 // schedule.c - see schedule.h.
 #include "engine/schedule.h"
 #include "base/clock.h"
+#include "engine/kv/kv_state.h"
 #include "engine/request_admit.h"
 #include "engine/tiles.h"
+#include "models/arch.h"
 
 void schedule_add(struct engine *e, struct request *r)
 {
@@ -162,13 +164,24 @@ static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_row
     }
 }
 
+// Whole texts alone, as many as fit, in their order.
+static void add_texts(struct batch *b, struct request *first)
+{
+    for (struct request *r = first; r; r = r->next) {
+        if (r->state != REQUEST_PREFILL)
+            continue;
+        if (n_unread(r) > b->max_rows - b->n_rows || b->n_outputs == b->max_outputs)
+            return;
+        request_add_rows(r, b, n_unread(r));
+    }
+}
+
 static void add_prompts(struct engine *e)
 {
     struct batch *b = e->batch;
     uint32_t n_rows = b->n_rows + prefill_budget_rows(&e->prefill_budget, b->n_rows, b->max_rows - b->n_rows);
     const struct request *before = NULL;
 
-    b->n_decode = b->n_rows;
     for (struct request *r = e->first; r && b->n_rows < n_rows; r = r->next) {
         if (r->state != REQUEST_PREFILL || (before && before->priority == r->priority))
             continue;
@@ -180,7 +193,9 @@ static void add_prompts(struct engine *e)
 void schedule_next(struct engine *e)
 {
     batch_clear(e->batch);
+    kv_state_tick(&e->kv);
     end_some(e);
+    let_go(e);
     admit_some(e);
     add_answers(e);
     tiles_plan(e, e->batch->n_rows > 0); // beside answers one tile a step

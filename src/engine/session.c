@@ -1,6 +1,7 @@
 // session.c - see session.h.
 #include "engine/session.h"
 #include "base/mem.h"
+#include "engine/kv/kv_state.h"
 #include "engine/kv/prefix.h"
 
 struct ingot_session *session_open(struct engine *e, struct err *err)
@@ -10,7 +11,9 @@ struct ingot_session *session_open(struct engine *e, struct err *err)
     uint32_t slot = s && tokens ? kv_slot_take(&e->kv) : KV_NONE;
 
     if (slot != KV_NONE) {
-        *s = (struct ingot_session){ .engine = e, .next = e->sessions, .slot = slot, .tokens = tokens };
+        *s = (struct ingot_session){
+            .engine = e, .next = e->sessions, .slot = slot, .tokens = tokens, .state = STATE_ZERO
+        };
         e->sessions = s;
         e->n_live++;
         return s;
@@ -34,6 +37,7 @@ void session_close(struct ingot_session *s)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
+    session_state_resume(s, 0);
     kv_slot_return(&s->engine->kv, s->slot);
     s->engine->n_live--;
     mem_free(s->tokens);
@@ -43,13 +47,12 @@ void session_close(struct ingot_session *s)
 uint32_t session_rewind(struct ingot_session *s, uint32_t n)
 {
     struct kv *kv = &s->engine->kv;
-    uint32_t n_whole = n / PAGE_TOKENS;
 
     if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n_whole)].known) // other slots may share it
         n = n_whole * PAGE_TOKENS;
     kv_shrink(kv, s->slot, kv_pages_of(n));
     s->n_tokens = n;
-    s->n_indexed = s->n_indexed < n_whole ? s->n_indexed : n_whole;
+    s->n_indexed = s->n_indexed < n / PAGE_TOKENS ? s->n_indexed : n / PAGE_TOKENS;
     return n;
 }
 
@@ -61,4 +64,110 @@ void session_index(struct ingot_session *s, uint32_t n)
         struct prefix_walk walk = prefix_at(kv, &s->root, s->slot, s->n_indexed);
         prefix_put(kv, &walk, kv_at(kv, s->slot, s->n_indexed), s->tokens + walk.n_tokens);
     }
+}
+
+// ---- the state
+
+static void hold(struct ingot_session *s, uint32_t row, uint32_t n_tokens)
+{
+    kv_state_pin(&s->engine->kv, row);
+    kv_state_unpin(&s->engine->kv, s->state);
+    s->state = row;
+    s->state_at = n_tokens;
+}
+
+void session_state_expect(struct ingot_session *s, uint32_t n_prompt, uint32_t n_shared)
+{
+    s->keep_shared = n_shared / STATE_GRID * STATE_GRID;
+    s->keep_last = (n_prompt - 1) / STATE_GRID * STATE_GRID; // a row of the prompt has to be left
+    s->n_prompt = n_prompt;
+}
+
+static uint32_t page_behind(const struct ingot_session *s, uint32_t n_tokens)
+{
+    return kv_at(&s->engine->kv, s->slot, n_tokens / PAGE_TOKENS - 1);
+}
+
+static bool is_worth_keeping(const struct ingot_session *s, uint32_t n_tokens)
+{
+    return n_tokens % STATE_GRID == 0 && (n_tokens == s->keep_shared || n_tokens == s->keep_last ||
+                                          n_tokens > s->n_prompt || n_tokens % STATE_FAR == 0);
+}
+
+// Of an answer the newest alone is worth its memory.
+static void drop_older(struct ingot_session *s, uint32_t n_tokens)
+{
+    if (n_tokens <= s->n_prompt)
+        return;
+    if (s->answer_kept && s->answer_kept < n_tokens)
+        kv_state_drop(&s->engine->kv, page_behind(s, s->answer_kept));
+    s->answer_kept = n_tokens % STATE_FAR ? n_tokens : 0;
+}
+
+static uint32_t row_behind(struct ingot_session *s, uint32_t n_tokens)
+{
+    uint32_t kept = 0;
+
+    if (is_worth_keeping(s, n_tokens)) {
+        drop_older(s, n_tokens);
+        kept = kv_state_keep(&s->engine->kv, page_behind(s, n_tokens));
+    }
+    return kept ? kept : kv_state_own(&s->engine->kv, s->slot);
+}
+
+void session_state_feed(struct ingot_session *s, const struct batch *b, struct batch_row *row)
+{
+    struct batch_row *above = b->n_rows ? &b->rows[b->n_rows - 1] : NULL;
+    bool goes_on = above && above->slot == s->slot;
+
+    if (!s->engine->kv.has_states)
+        return;
+    CHECK(s->state_at == row->position);
+    row->state_from = goes_on ? STATE_NEXT : s->state;
+    if (goes_on && above->state_to == kv_state_own(&s->engine->kv, s->slot))
+        above->state_to = STATE_NONE;
+    row->state_to = row_behind(s, row->position + 1);
+    hold(s, row->state_to, row->position + 1);
+}
+
+static void let_go(struct ingot_session *s, uint32_t row)
+{
+    if (!kv_state_kept(&s->engine->kv, row))
+        kv_state_spare_return(&s->engine->kv, row);
+}
+
+uint32_t session_state_below(const struct ingot_session *s, uint32_t n)
+{
+    const struct kv *kv = &s->engine->kv;
+    uint32_t own = s->state_at <= n ? s->state_at : 0;
+
+    if (!kv->has_states || own == n)
+        return n;
+    for (uint32_t i = n / PAGE_TOKENS; i * PAGE_TOKENS > own; i--)
+        if (kv->pages[kv_at(kv, s->slot, i - 1)].state)
+            return i * PAGE_TOKENS;
+    return own;
+}
+
+uint32_t session_state_row(const struct ingot_session *s, uint32_t n)
+{
+    return n == s->state_at ? s->state : s->engine->kv.pages[page_behind(s, n)].state;
+}
+
+void session_state_arrived(struct ingot_session *s, uint32_t n)
+{
+    if (s->engine->kv.has_states)
+        hold(s, kv_state_own(&s->engine->kv, s->slot), n);
+}
+
+void session_state_resume(struct ingot_session *s, uint32_t n)
+{
+    const struct kv *kv = &s->engine->kv;
+
+    session_state_settle(s, s->state_at);
+    if (!kv->has_states || n == s->state_at)
+        return;
+    if (s->answer_kept > n)
+        s->answer_kept = 0;
+    hold(s, n ? session_state_row(s, n) : STATE_ZERO, n);
 }

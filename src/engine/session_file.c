@@ -2,9 +2,10 @@
 #include "engine/session_file.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "engine/kv/kv_state.h"
 #include "engine/kv_persist.h"
 
-static const char MAGIC[8] = "ingotse1";
+static const char MAGIC[8] = "ingotse2";
 
 struct session_head {
     char magic[8];
@@ -12,7 +13,7 @@ struct session_head {
     uint64_t page_bytes;
     uint32_t n_tokens, n_pages;
 };
-_Static_assert(sizeof(struct session_head) == 8 + 2 * sizeof(struct sha256) + 8 + 4 + 4, "no holes");
+_Static_assert(sizeof(struct session_head) == 8 + 2 * sizeof(struct sha256) + 8 + 4 * 4, "no holes");
 
 static bool head_fill(struct session_head *h, const struct engine *e, struct err *err)
 {
@@ -21,8 +22,8 @@ static bool head_fill(struct session_head *h, const struct engine *e, struct err
     return kv_persist_identity(e, &h->model, err);
 }
 
-static bool move_page(const struct engine *e, uint32_t page, unsigned char *at, bool to_device,
-                      struct err *err)
+// Of the state behind the last token.
+static uint64_t state_bytes(const struct engine *e, const struct session_head *h)
 {
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, err))
@@ -52,6 +53,16 @@ static bool write_pages(struct session_writer *w, const struct ingot_session *s,
             return false;
         add(w, w->room, h->page_bytes);
     }
+static bool write_state(struct session_writer *w, const struct ingot_session *s, const struct session_head *h,
+                        struct err *err)
+{
+    uint64_t bytes = state_bytes(s->engine, h);
+
+    if (bytes == 0)
+        return true;
+    if (!flight_move(s->engine, stage_state_move, session_state_row(s, h->n_tokens), w->room, false, err))
+        return false;
+    add(w, w->room, bytes);
     return true;
 }
 
@@ -88,13 +99,10 @@ bool session_file_save(const struct ingot_session *s, const char *path, struct e
         sha256_close(w.sum);
         return false;
     }
-    h.root = s->root;
-    h.n_tokens = s->n_tokens;
-    h.n_pages = kv_pages_of(s->n_tokens);
-    w.room = mem_alloc(h.page_bytes);
-    bool ok = (w.sum && w.room) || err_memory(err, "a session's pages");
     ok = ok && file_create(&w.file, path, err) && write_all(&w, s, &h, err);
     mem_free(w.room);
+    mem_free(w.tokens);
+    mem_free(w.keys);
     sha256_close(w.sum);
     return ok;
 }
@@ -139,8 +147,9 @@ static bool head_read(const struct engine *e, struct str file, struct session_he
     return sum_check(file, err);
 }
 
-static bool tokens_check(const uint32_t *tokens, const struct session_head *h, uint32_t n_vocab,
-                         struct err *err)
+// Puts this process's numbers in place of the file's.
+static bool read_tokens(struct ingot_session *s, const struct session_head *h, const char *tokens,
+                        const char *keys, struct err *err)
 {
     for (uint32_t i = 0; i < h->n_tokens; i++)
         if (tokens[i] >= n_vocab)
@@ -154,9 +163,7 @@ static bool fill(struct ingot_session *s, struct str file, const struct session_
     struct engine *e = s->engine;
     const char *at = file.at + sizeof *h;
 
-    memcpy(s->tokens, at, h->n_tokens * sizeof *s->tokens);
-    at += h->n_tokens * sizeof *s->tokens;
-    if (!tokens_check(s->tokens, h, e->loaded->model.config.n_vocab, err))
+    if (!read_tokens(s, h, tokens, keys, err))
         return false;
     if (!engine_grow(e, s->slot, h->n_tokens))
         return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens",
@@ -164,6 +171,10 @@ static bool fill(struct ingot_session *s, struct str file, const struct session_
     for (uint32_t i = 0; i < h->n_pages; i++, at += h->page_bytes)
         if (!move_page(e, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true, err))
             return false;
+    if (state_bytes(e, h) && !flight_move(e, stage_state_move, kv_state_own(&e->kv, s->slot),
+                                          (unsigned char *)(uintptr_t)at, true, err))
+        return false;
+    session_state_arrived(s, h->n_tokens);
     s->root = h->root;
     s->n_tokens = h->n_tokens;
     return true;

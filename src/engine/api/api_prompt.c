@@ -73,17 +73,18 @@ size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, si
                          const char *cache_salt)
 {
     struct engine *e = &engine->inner;
-    size_t n = 0;
+    size_t n = 0, n_usable = 0;
 
     pthread_mutex_lock(&e->state);
     if (e->kv.prefix) {
         struct sha256 root = prefix_root(e->kv.prefix, cache_salt);
         struct prefix_walk walk = prefix_begin(&root);
-        while (n + PAGE_TOKENS < n_tokens && prefix_next(&e->kv, &walk, tokens + n) != KV_NONE)
+        uint32_t page, lost = 0;
+        while (n + PAGE_TOKENS < n_tokens && (page = prefix_next(&e->kv, &walk, tokens + n)) != KV_NONE) {
             n += PAGE_TOKENS;
     }
     pthread_mutex_unlock(&e->state);
-    return n;
+    return n_usable;
 }
 
 void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info,

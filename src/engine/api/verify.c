@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/api.h"
+#include "engine/kv/kv_state.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
 #include "ops/ops.h"
@@ -69,8 +70,11 @@ static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
     CHECK(engine_grow(e, slot, n_rows));
     for (uint32_t i = 0; i < n_rows; i++)
         batch_add_row(
-            b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->loaded->model.config.n_vocab),
-                                   i, slot, NULL });
+            b, (struct batch_row){ .token = v->tokens ? v->tokens[i] : (i * 2654435761u + 12345u) % n_vocab,
+                                   .position = i,
+                                   .slot = slot,
+                                   .state_from = i ? STATE_NEXT : STATE_ZERO,
+                                   .state_to = i + 1 < n_rows ? STATE_NONE : kv_state_own(&e->kv, slot) });
     batch_add_output(b, (struct batch_output){ .params = { .repeat_penalty = 1 } });
     return true;
 }

@@ -1,6 +1,7 @@
 // kv.c - see kv.h.
 #include "engine/kv/kv.h"
 #include "base/mem.h"
+#include "engine/kv/kv_state.h"
 #include "engine/kv/prefix.h"
 
 bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err)
@@ -93,7 +94,7 @@ uint32_t kv_page_take(struct kv *kv)
     return page;
 }
 
-static void page_hold(struct kv *kv, uint32_t page)
+void kv_page_hold(struct kv *kv, uint32_t page)
 {
     if (kv->pages[page].n_refs++ == 0)
         idle_remove(kv, page);
@@ -104,7 +105,7 @@ void kv_page_drop(struct kv *kv, uint32_t page)
     CHECK(kv->pages[page].n_refs > 0);
     if (--kv->pages[page].n_refs > 0)
         return;
-    if (kv->pages[page].known)
+    if (kv->pages[page].known) {
         idle_add(kv, page);
     else
         kv->free_pages[kv->n_free++] = page;
@@ -157,6 +158,12 @@ bool kv_grow(struct kv *kv, uint32_t slot, uint32_t n_tokens)
 void kv_share(struct kv *kv, uint32_t slot, uint32_t page)
 {
     CHECK(kv->pages[page].known);
-    page_hold(kv, page);
+    kv_page_hold(kv, page);
     append(kv, slot, page);
+}
+
+const char *kv_format_name(enum kv_format format)
+{
+    static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
+    return names[format];
 }

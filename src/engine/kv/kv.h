@@ -58,9 +58,12 @@ void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages); // releases the 
 void kv_share(struct kv *kv, uint32_t slot, uint32_t page);     // appends a page of the index
 // Takes a page that the caller fills and puts into the index. KV_NONE: there is none.
 uint32_t kv_page_take(struct kv *kv);
+void kv_page_hold(struct kv *kv, uint32_t page); // one of the index: it stays until kv_page_drop
 void kv_page_drop(struct kv *kv, uint32_t page);
 
 static inline uint32_t kv_at(const struct kv *kv, uint32_t slot, uint32_t i)
 {
     return kv->table[(uint64_t)slot * kv->max_pages + i];
 }
+
+const char *kv_format_name(enum kv_format format); // as -ctk takes it: "f16"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "device/step.h"
+#include "engine/kv/kv_state.h"
 
 enum { MOST_EXPLAINED = 64 }; // pages compared to explain a miss, newest first
 
@@ -88,7 +89,7 @@ static struct sha256 key_after(struct prefix *x, const struct sha256 *before, co
 
     for (uint32_t i = 0; i < PAGE_TOKENS; i++) // byte order independent of the machine
         for (uint32_t b = 0; b < 4; b++)
-            bytes[4 * i + b] = (unsigned char)(tokens[i] >> (8 * b));
+            bytes[4 * i + b] = (unsigned char)(c->tokens[i] >> (8 * b));
     sha256_add(x->sums, before->at, sizeof before->at);
     sha256_add(x->sums, bytes, sizeof bytes);
     struct sha256 key = sha256_take(x->sums);
@@ -130,7 +131,7 @@ struct prefix_walk prefix_at(const struct kv *kv, const struct sha256 *root, uin
     if (n_pages == 0)
         return prefix_begin(root);
     const struct kv_page *p = &kv->pages[kv_at(kv, slot, n_pages - 1)];
-    return (struct prefix_walk){ p->key, p->id, p->plain, n_pages * PAGE_TOKENS, p->has_picture };
+    return (struct prefix_walk){ p->key, p->id, p->plain, n_pages * PAGE_TOKENS };
 }
 
 static bool follows(const struct kv_page *p, const struct prefix_walk *walk)
@@ -206,7 +207,7 @@ void prefix_put(struct kv *kv, const struct prefix_walk *walk, uint32_t page, co
     p->plain = plain_after(walk->plain, tokens);
     memcpy(p->tokens, tokens, sizeof p->tokens);
     p->id = same == KV_NONE ? ++kv->prefix->n_ids : kv->pages[same].id;
-    if (same == KV_NONE)
+    if (same == KV_NONE) {
         link_page(kv, page);
 }
 

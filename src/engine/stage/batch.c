@@ -55,8 +55,10 @@ void batch_add_output(struct batch *b, struct batch_output output)
 void batch_forget(struct batch *b, const struct request *r)
 {
     for (uint32_t i = 0; i < b->n_outputs; i++)
-        if (b->outputs[i].request == r)
+        if (b->outputs[i].request == r) {
             b->outputs[i].request = NULL;
+            b->outputs[i].constraint = NULL; // may be read after r is gone
+        }
 }
 
 const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t bucket_outputs)
@@ -71,6 +73,8 @@ const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t 
         words[step_at_tokens() + i] = b->rows[i].token;
         words[step_at_positions(bucket_rows) + i] = b->rows[i].position;
         words[step_at_slots(bucket_rows) + i] = b->rows[i].slot;
+        words[step_at_states_from(bucket_rows) + i] = b->rows[i].state_from;
+        words[step_at_states_to(bucket_rows) + i] = b->rows[i].state_to;
     }
     struct sample_params *samples =
         (struct sample_params *)(words + step_at_samples(bucket_rows, bucket_outputs));

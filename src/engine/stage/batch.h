@@ -8,7 +8,8 @@ struct constraint;
 
 struct batch_row {
     uint32_t token, position, slot;
-    struct request *pooled_by; // the request that wants the row's hidden state, or NULL
+    struct request *pooled_by;     // the request that wants the row's hidden state, or NULL
+    uint32_t state_from, state_to; // see step_states_from
 };
 
 struct batch_output {
@@ -16,6 +17,7 @@ struct batch_output {
     struct sample_params params;
     struct request *request;             // that the output belongs to
     const struct constraint *constraint; // of that request
+    bool wants_logits;                   // on the host
 };
 
 struct batch {

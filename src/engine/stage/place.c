@@ -2,7 +2,11 @@
 #include "engine/stage/place.h"
 #include <stddef.h>
 #include "base/log.h"
-#include "models/arch.h"
+#include "engine/stage/away.h"
+#include "models/binding/layer_config.h"
+#include "models/mixture.h"
+
+enum { LEAST_KEPT = 4, STATE_TOKENS = 64 }; // states to keep at least; tokens between two of them at least
 
 static bool read_borders(struct placement *p, const char *text, uint32_t n_layers, struct err *err)
 {

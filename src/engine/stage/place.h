@@ -19,11 +19,15 @@ bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, u
 // file: where the device has a copy of its own, the file's memory is released. A range of layers counts the
 // embedding with the first layer, and the last norm and the head with the last one.
 struct place_memory {
-    uint64_t weights, pages, scratch;
+    uint64_t weights, pages, scratch; // pages: and the states of recurrent layers
+    uint64_t copied;                  // of the weights: what no device can use as it lies in the file
 };
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers);
+// How many states a recurrent layer has room for: one for each slot, the spare ones, and some to keep, of a
+// quarter of the pages' memory at most but for a few. 0: the model has no recurrent layers.
+uint32_t place_states(const struct model *m, uint32_t n_slots, uint32_t n_spare, uint32_t n_pages);
 // The free memory of a device with its own queue, or the memory of the host, whose free memory counts the
 // page cache as used.
 uint64_t place_room(struct device *d);

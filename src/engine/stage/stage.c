@@ -1,30 +1,90 @@
 // stage.c - see stage.h.
 #include "engine/stage/stage.h"
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
 #include "engine/stage/take.h"
 #include "models/arch.h"
+#include "models/mixture.h"
+
+enum { READ_APART = 1 << 18 }; // numbers from which on several threads read them
+
+struct taking {
+    enum weight_use use;
+    const struct weight **place;
+    struct stage_progress *progress;
+};
 
 // The last bucket takes every step.
 static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 };
 
+struct reading {
+    const struct file_tensor *t;
+    unsigned char *to;
+    uint64_t n, range;
+    atomic_uint_fast64_t next;
+};
+
+static void read_ranges(void *arg, unsigned thread)
+{
+    struct reading *r = arg;
+    const struct quant_info *info = quant_info(r->t->format);
+
+    (void)thread;
+    for (uint64_t at; (at = atomic_fetch_add(&r->next, r->range)) < r->n;)
+        model_tensor_read(r->t, at, r->n - at < r->range ? r->n - at : r->range,
+                          r->to + at / info->block_elements * info->block_bytes);
+}
+
+// Reads into memory what the file does not hold in the needed form. flat: the tensor's shape as a matrix.
+static bool bring(struct stage *s, const struct file_tensor *t, struct file_tensor *flat, struct err *err)
+{
+    if (t->data)
+        return true;
+    void *numbers = s->joined[s->n_weights] = mem_alloc_aligned(t->bytes, 64);
+    if (!numbers)
+        return err_memory(err, "a matrix in the form that is multiplied");
+    read_all(s, t, numbers);
+    flat->data = numbers;
+    return true;
+}
+
+// The device may use what was brought in place; then it lives as long as the weight.
+static void forget_brought(struct stage *s, const struct weight *w)
+{
+    void **numbers = &s->joined[s->n_weights];
+
+    if (w->buffer.host != *numbers) {
+        mem_free_aligned(*numbers);
+        *numbers = NULL;
+    }
+}
+
 // Copies the tensor, stores the weight's address in its place, and reports progress.
-static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use,
-                      const struct weight **place, struct stage_progress *progress, struct err *err)
+static bool take_as(struct stage *s, const struct file_tensor *t, struct file_tensor flat,
+                    const struct taking *k, struct err *err)
 {
     struct weight *w = &s->weights[s->n_weights];
+    struct stage_progress *progress = k->progress;
 
-    if (!t)
-        return true;
-    if (!take_tensor(&(struct take){ s->device, s->names, s->parts.model->file }, t, use, w, err))
+    bool ok = bring(s, t, &flat, err) &&
+              take_tensor(&(struct take){ s->device, s->names, s->parts.model->file }, &flat, k->use, w, err);
+    forget_brought(s, w);
+    if (!ok)
         return err_prefix(err, "tensor %.*s", STR_ARG(t->name));
     s->n_weights++;
-    *place = w;
+    *k->place = w;
     progress->done += t->bytes;
     if (progress->report && !progress->report(progress->arg, progress->done, progress->total))
         return err_set(err, ERR_CANCELLED, "loading was stopped");
     return true;
+}
+
+static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use,
+                      const struct weight **place, struct stage_progress *progress, struct err *err)
+{
+    return !t || take_as(s, t, *t, &(struct taking){ use, place, progress }, err);
 }
 
 // A stack of matrices is one matrix. A tensor with one row is a vector, whatever its dimensions.
@@ -42,36 +102,28 @@ static struct file_tensor flattened(const struct file_tensor *t, bool is_vector)
     return flat;
 }
 
-// Parts that are separate in the file are joined first. The device may use these bytes in place: they live as
-// long as the weight, or until the device has made its own copy.
 static bool take_layer_tensor(struct stage *s, size_t place, const struct file_tensor *t,
                               struct stage_progress *progress, struct err *err)
 {
     const struct model *m = s->parts.model;
-    struct file_tensor flat = flattened(t, m->is_vector[place % m->n_places]);
-    unsigned char *joined = t->data ? NULL : mem_alloc_aligned(t->bytes, 64);
+    struct taking k = { WEIGHT_PRODUCT, &s->layers[place], progress };
 
-    if (!t->data && !joined)
-        return err_memory(err, "the experts of a layer, joined");
-    if (joined)
-        model_tensor_read(t, 0, t->dims[0] * t->dims[1] * t->dims[2], joined);
-    flat.data = joined ? joined : t->data;
-    bool ok = take_into(s, &flat, WEIGHT_PRODUCT, &s->layers[place], progress, err);
-    if (ok && joined && s->weights[s->n_weights - 1].buffer.host == joined)
-        s->joined[s->n_weights - 1] = joined;
-    else
-        mem_free_aligned(joined);
-    return ok;
+    return take_as(s, t, flattened(t, m->is_vector[place % m->n_places]), &k, err);
 }
 
 static bool take_frequencies(struct stage *s, const struct model *m, struct err *err)
 {
-    struct weight *w = &s->weights[s->n_weights];
-
-    s->n_weights++;
-    s->parts.weights.frequencies = w;
-    return take_numbers(&(struct take){ s->device, s->names, m->file }, m->frequencies,
-                        m->config.rope.n_dims / 2, "frequencies", w, err);
+    for (uint32_t i = 0; i < MODEL_ROPES; i++) {
+        struct weight *w = &s->weights[s->n_weights];
+        if (!m->frequencies[i])
+            continue;
+        s->n_weights++;
+        s->parts.weights.frequencies[i] = w;
+        if (!take_numbers(&(struct take){ s->device, s->names, m->file }, m->frequencies[i],
+                          m->config.rope[i].n_dims / 2, "frequencies", w, err))
+            return false;
+    }
+    return true;
 }
 
 // The last norm's scale carries the factor of the logits.
@@ -81,19 +133,21 @@ static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct s
     const struct model *m = s->parts.model;
     uint32_t n = m->config.n_cols;
 
-    if (m->factors.head == 1)
+    if (m->factors.head == 1 && t->data)
         return take_into(s, t, WEIGHT_PRODUCT, &s->parts.weights.out_norm, progress, err);
     float *scale = mem_alloc_array(n, sizeof *scale);
     if (!scale)
         return err_memory(err, "a vector");
-    quant_info(t->format)->decode(t->data, scale, n);
+    if (t->data)
+        quant_info(t->format)->decode(t->data, scale, n);
+    else
+        model_tensor_read(t, 0, n, scale); // fp32
     for (uint32_t i = 0; i < n; i++)
         scale[i] *= m->factors.head;
     struct weight *w = &s->weights[s->n_weights];
     s->n_weights++;
     s->parts.weights.out_norm = w;
-    bool ok = take_numbers(&(struct take){ s->device, s->names, m->file }, scale, n,
-                           "output_norm with the logits' factor", w, err);
+    bool ok = take_numbers(&(struct take){ s->device, s->names, m->file }, scale, n, "output_norm", w, err);
     mem_free(scale);
     return ok;
 }
@@ -101,6 +155,7 @@ static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct s
 static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress,
                          struct err *err)
 {
+    const struct model *m = plan->model;
     uint32_t n_layers = s->parts.last - s->parts.first;
     struct model_weights *globals = &s->parts.weights;
 
@@ -114,7 +169,8 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
     const struct file_tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
     const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
-    if (!take_frequencies(s, m, err) ||
+    if (!take_frequencies(s, m, err) || !take_inputs(s, m, progress, err) ||
+        !take_encoder_rows(s, m, progress, err) ||
         (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
         return false;
     const struct file_tensor **tensors = model_layer(m, s->parts.first);
@@ -132,18 +188,39 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     struct model_page bytes = model_page_bytes(c, s->shape.k_format, s->shape.v_format);
     struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format,
                                 (u16)s->shape.v_format };
+static bool make_pages(struct stage *s, struct err *err)
+{
+    uint32_t n_layers = s->parts.last - s->parts.first;
 
     s->pages = mem_alloc_array(n_layers, sizeof *s->pages);
     s->page_buffers = mem_alloc_array((size_t)n_layers * 2, sizeof *s->page_buffers);
     if (!s->pages || !s->page_buffers)
         return err_memory(err, "a stage's pages");
     s->parts.pages = s->pages;
-    for (uint32_t l = 0; l < n_layers; l++) {
-        struct buffer *kv = &s->page_buffers[2 * l];
-        if (!buffer_alloc_local(s->device, s->shape.n_pages * bytes.k, &kv[0], err) ||
-            (bytes.v && !buffer_alloc_local(s->device, s->shape.n_pages * bytes.v, &kv[1], err)))
-            return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
-        s->pages[l] = (struct pages){ &kv[0], bytes.v ? &kv[1] : NULL, &s->table, shape };
+    for (uint32_t i = 0; i < n_layers; i++)
+        if (!make_layer_pages(s, i, err))
+            return false;
+    return true;
+}
+
+static bool make_states(struct stage *s, struct err *err)
+{
+    const struct model *m = s->parts.model;
+    uint32_t n_layers = s->parts.last - s->parts.first;
+
+    s->states = mem_alloc_array(n_layers, sizeof *s->states);
+    s->state_buffers = mem_alloc_array(n_layers, sizeof *s->state_buffers);
+    if (!s->states || !s->state_buffers)
+        return err_memory(err, "a stage's states");
+    s->parts.states = s->states;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        uint32_t n_words = m->layer_configs[s->parts.first + i].state_words;
+        if (n_words == 0)
+            continue;
+        if (!buffer_alloc_local(s->device, (uint64_t)s->shape.n_states * n_words * 4, &s->state_buffers[i],
+                                err))
+            return err_prefix(err, "%u states of a layer", s->shape.n_states);
+        s->states[i] = (struct state_rows){ &s->state_buffers[i], n_words };
     }
     return true;
 }
@@ -173,7 +250,34 @@ static bool make_tables(struct stage *s, struct err *err)
             buffer_alloc(s->device, (uint64_t)h->n_slots * h->history_stride * 4, &s->history, err));
 }
 
-static bool make_buffers(struct stage *s, const struct model_config *c, struct err *err)
+// Beside a GPU the host's block is pinned memory, to which the GPU copies faster.
+static bool make_block(struct stage *s, const struct stage *before, uint64_t bytes, struct err *err)
+{
+    const struct device_queue *queue = before ? before->device->queue : NULL;
+
+    if (s->borrows_block)
+        return true;
+    void *at = !s->device->queue && queue && queue->pin ? queue->pin(before->device, bytes) : NULL;
+    if (!at)
+        return buffer_alloc(s->device, bytes, &s->block, err);
+    memset(at, 0, bytes);
+    s->pinned_by = before->device;
+    s->block = (struct buffer){ .device = s->device, .host = at, .bytes = bytes };
+    return true;
+}
+
+// Ranks put them together on the host.
+static bool make_logits(struct stage *s, struct err *err)
+{
+    const struct model *m = s->parts.model;
+    uint64_t bytes = (uint64_t)s->shape.max_outputs * m->config.n_vocab * 4;
+
+    return m->n_ranks ? buffer_alloc(s->device, bytes, &s->logits, err)
+                      : buffer_alloc_local(s->device, bytes, &s->logits, err);
+}
+
+static bool make_buffers(struct stage *s, const struct stage *before, const struct model_config *c,
+                         struct err *err)
 {
     const struct stage_shape *h = &s->shape;
     struct device *d = s->device;
@@ -186,7 +290,9 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     s->parts.results = &s->results;
     s->parts.mask_bias = &s->mask_bias;
     return make_tables(s, err) &&
-           (s->borrows_block || buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err)) &&
+           (!c->n_inputs ||
+            buffer_alloc_local(d, (uint64_t)h->max_rows * c->n_inputs * 4, &s->inputs, err)) &&
+           make_block(s, before, (uint64_t)h->max_rows * c->n_cols * 4, err) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
@@ -234,7 +340,11 @@ void stage_release(struct stage *s)
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
         buffer_release(&s->page_buffers[i]);
-    if (s->borrows_block)
+    for (uint32_t i = 0; s->state_buffers && i < s->parts.last - s->parts.first; i++)
+        buffer_release(&s->state_buffers[i]);
+    if (s->pinned_by)
+        s->pinned_by->queue->unpin(s->pinned_by, s->block.host);
+    if (s->borrows_block || s->pinned_by)
         s->block = (struct buffer){ 0 };
     if (s->borrows_tables)
         s->table = s->history = (struct buffer){ 0 };
@@ -247,6 +357,8 @@ void stage_release(struct stage *s)
     mem_free(s->layers);
     mem_free(s->pages);
     mem_free(s->page_buffers);
+    mem_free(s->states);
+    mem_free(s->state_buffers);
     *s = (struct stage){ 0 };
 }
 

@@ -12,9 +12,11 @@ enum { N_BUCKETS = 8 };
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
     uint32_t n_slots, max_pages, n_pages, history_stride;
+    uint32_t n_states;  // rows of every recurrent layer: one for each slot, then those that are kept
     enum kv_format k_format, v_format;
     bool exact, parts, invariant;
     enum gemm gemm;
+    float memory_share;                  // of a device's room that may be used; 0: all of it
 };
 
 struct stage {
@@ -72,6 +74,9 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
 // Copies the step to the device and plays it. The step was laid out for the bucket.
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
+// The two halves of it: a segment of the bucket's tape.
+bool stage_step_write(struct stage *s, const struct step *step, struct err *err);
+bool stage_play_segment(struct stage *s, const struct bucket *b, uint32_t segment, struct err *err);
 // Writes the logit mask and biases of output row i of the next step. Last stage only.
 bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint,
                             struct err *err);
