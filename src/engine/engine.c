@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/constraint.h"
+#include "engine/kv/kv_window.h"
 #include "engine/stage/link.h"
 #include "engine/pool.h"
 #include "engine/request.h"
@@ -24,7 +25,8 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
-        if (!stage_table_write(&e->loaded->stages[i], &e->kv, slot, from, &err))
+        if (!stage_table_write(&e->loaded->stages[i], &e->kv, slot, from, &err) ||
+            !stage_window_table_write(&e->loaded->stages[i], &e->kv, slot, window_from, &err))
             engine_fail(e, &err);
 }
 
@@ -42,12 +44,13 @@ static bool write_constraints(struct engine *e, const struct batch *b, struct er
 
 bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens)
 {
-    uint32_t from = e->kv.n_taken[slot];
+    uint32_t from = e->kv.n_taken[slot], window_from = e->kv.window ? e->kv.window_slots[slot].to : 0;
 
     if (!kv_grow(&e->kv, slot, n_tokens))
         return false;
-    tell_pages(e, slot, from);
-    return true;
+    bool ok = kv_window_grow(&e->kv, slot, n_tokens);
+    tell_pages(e, slot, from, window_from);
+    return ok;
 }
 
 void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n)

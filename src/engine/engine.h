@@ -54,8 +54,10 @@ struct engine {
 
     // Guarded by state.
     struct kv kv;
-    struct tile_cache *tiles;     // engine/tiles.h; NULL: the model takes no pictures
-    struct kv_store *kv_store;    // NULL: pages are not kept on disk
+    struct tile_cache *tiles;  // engine/tiles.h; NULL: the model takes no pictures
+    struct kv_store *kv_store; // NULL: pages are not kept on disk
+    // the states that belong to pages, and the window pages; NULL: as above, or the model has none
+    struct kv_store *state_store, *window_store;
     struct request *first, *last; // not done, by priority, then by age
     struct ingot_session *sessions;
     struct prefill_budget prefill_budget;
@@ -86,7 +88,7 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
 
 // The state lock is held for these two; an error of the device marks the engine as failed.
 // Gives a slot pages for positions below n_tokens and writes them to the stages' page tables. False: not
-// enough pages.
+// enough pages. Window pages: kv_window_advance has said which are let go.
 bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
 // Writes all pages of a slot and their n tokens to the stages.
 void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n);

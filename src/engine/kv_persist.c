@@ -4,6 +4,7 @@
 #include "device/cpu/cpu.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_store.h"
+#include "engine/kv/kv_window.h"
 #include "format/model_file.h"
 #include "models/arch.h"
 #include "models/binding/layer_config.h"
@@ -67,14 +68,9 @@ static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
                                                                     : (uint32_t)CPU_ALL));
     add_number(s, shape->k_format);
     add_number(s, shape->v_format);
-    for (size_t i = 0; i < model_file_n_tensors(e->loaded->file); i++)
-        add_tensor(s, model_file_tensor_at(e->loaded->file, i));
-    for (size_t i = 0; i < model_file_n_metas(e->loaded->file); i++) { // numbers such as rope's base
-        const struct meta *m = model_file_meta_at(e->loaded->file, i);
-        sha256_add(s, m->key.at, m->key.n);
-        if (m->type != META_STRING && m->type != META_ARRAY)
-            add_number(s, m->u);
-    }
+    if (e->kv.window) // their pages are files of their own
+        add_text(s, "windows");
+    add_file(s, e->loaded->file);
     return sha256_take(s);
 }
 
@@ -107,19 +103,88 @@ uint64_t kv_persist_page_bytes(const struct engine *e)
 
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         bytes += stage_page_bytes(&e->loaded->stages[i]);
-    return bytes / e->kv.n_pages;
+    return (bytes - kv_persist_window_bytes(e) * e->kv.n_windows) / e->kv.n_pages;
+}
+
+uint64_t kv_persist_window_bytes(const struct engine *e)
+{
+    const struct engine_loaded *l = e->loaded;
+    const struct stage_shape *shape = &l->stages[0].shape;
+
+    return e->kv.window ? layer_config_window_bytes(&l->model, 0, l->model.config.n_layers, shape->k_format,
+                                                    shape->v_format)
+                        : 0;
+}
+
+uint64_t kv_persist_state_bytes(const struct engine *e)
+{
+    const struct model *m = &e->loaded->model;
+    return model_state_words(m, 0, m->config.n_layers) * sizeof(float);
+}
+
+static bool move(struct engine *e, stage_mover *mover, uint32_t index, unsigned char *at, bool to_device)
+{
+    struct err err = { 0 };
+
+    if (!ok)
+        log_line(LOG_WARN, "store", "%s", err.message);
+    return ok;
+}
+
+bool kv_persist_page_move(struct engine *e, uint32_t page, unsigned char *at, bool to_device)
+{
+    return move(e, stage_page_move, page, at, to_device);
+}
+
+bool kv_persist_state_move(struct engine *e, uint32_t row, unsigned char *at, bool to_device)
+{
+    return move(e, stage_state_move, row, at, to_device);
+}
+
+bool kv_persist_window_move(struct engine *e, uint32_t window, unsigned char *at, bool to_device)
+{
+    return move(e, stage_window_move, window, at, to_device);
 }
 
 static bool move_page(struct engine *e, uint32_t page, bool to_device)
 {
-    struct err err = { 0 };
+    return kv_persist_page_move(e, page, kv_store_room(e->kv_store), to_device);
+}
 
-    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
-        if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, &err)) {
-            log_line(LOG_WARN, "store", "%s", err.message);
-            return false;
-        }
-    return true;
+static bool move_state(struct engine *e, uint32_t row, bool to_device)
+{
+    return kv_persist_state_move(e, row, kv_store_room(e->state_store), to_device);
+}
+
+static bool keep_state(struct engine *e, uint32_t row, const struct kv_store_page *s)
+{
+    struct kv_state *state = kv_state_kept(&e->kv, row);
+
+    if (!state || state->saved)
+        return true;
+    state->saved = move_state(e, row, false) && kv_store_save(e->state_store, s);
+    return state->saved;
+}
+
+static struct kv_store_page words_of(const struct engine *e, uint32_t page)
+{
+    const struct kv_page *p = &e->kv.pages[page];
+    struct kv_store_page s = { .key = p->key, .parent_key = p->parent_key, .media = p->media };
+    struct prefix_content content = prefix_content(&e->kv, p->tokens);
+
+    memcpy(s.tokens, content.tokens, sizeof s.tokens);
+    return s;
+}
+
+static bool keep_window(struct engine *e, uint32_t w, const struct kv_store_page *s)
+{
+    struct kv_window *window = w == KV_NONE ? NULL : &e->kv.windows[w];
+
+    if (!window || window->saved)
+        return true;
+    window->saved = kv_persist_window_move(e, w, kv_store_room(e->window_store), false) &&
+                    kv_store_save(e->window_store, s);
+    return window->saved;
 }
 
 static bool keep_page(struct engine *e, uint32_t page)
@@ -131,7 +196,7 @@ static bool keep_page(struct engine *e, uint32_t page)
         return true;
     memcpy(s.tokens, p->tokens, sizeof s.tokens);
     p->saved = p->saved || (move_page(e, page, false) && kv_store_save(e->kv_store, &s));
-    return p->saved;
+    return p->saved && keep_state(e, p->state, &s) && keep_window(e, kv_window_of(&e->kv, page), &s);
 }
 
 static void keep_before_loss(void *engine, uint32_t page)
@@ -156,6 +221,24 @@ static bool identity_beside(const struct sha256 *pages, const char *what, struct
 bool kv_persist_state_identity(const struct sha256 *pages, struct sha256 *states, struct err *err)
 {
     return identity_beside(pages, "ingot states 1", states, err);
+}
+
+bool kv_persist_window_identity(const struct sha256 *pages, struct sha256 *windows, struct err *err)
+{
+    return identity_beside(pages, "ingot windows 1", windows, err);
+}
+
+// States and window pages are files of their own, by other digests in the same directory.
+static bool open_beside(struct engine *e, const struct kv_store_options *pages, struct err *err)
+{
+    struct kv_store_options states = *pages, windows = *pages;
+
+    states.page_bytes = kv_persist_state_bytes(e);
+    windows.page_bytes = kv_persist_window_bytes(e);
+    return kv_persist_state_identity(&pages->model, &states.model, err) &&
+           kv_persist_window_identity(&pages->model, &windows.model, err) &&
+           (!e->kv.has_states || kv_store_open(&e->state_store, &states, err)) &&
+           (!e->kv.window || kv_store_open(&e->window_store, &windows, err));
 }
 
 bool kv_persist_open(struct engine *e, struct err *err)
@@ -229,3 +312,37 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
     return found ? page : KV_NONE;
 }
 
+// The window page first: taking it may save another one, through the same buffer.
+static void find_window(struct engine *e, uint32_t page)
+{
+    struct kv_store_page s = words_of(e, page);
+    uint32_t w = kv_window_keep(&e->kv, page);
+
+    if (w == KV_NONE)
+        return;
+    if (kv_store_load(e->window_store, &s) &&
+        kv_persist_window_move(e, w, kv_store_room(e->window_store), true))
+        e->kv.windows[w].saved = true;
+    else
+        kv_window_drop(&e->kv, page);
+}
+
+void kv_persist_find_windows(struct engine *e, uint32_t slot, uint32_t n)
+{
+    const struct kv *kv = &e->kv;
+
+    if (!e->window_store || n % PAGE_TOKENS || kv_window_below(kv, slot, n) == n)
+        return;
+    for (uint32_t i = kv_window_first(kv, n); i < n / PAGE_TOKENS; i++) {
+        uint32_t page = kv_at(kv, slot, i);
+        struct kv_store_page s = words_of(e, page);
+        if (!kv->pages[page].known ||
+            (kv_window_of(kv, page) == KV_NONE && !kv_store_has(e->window_store, &s)))
+            return;
+    }
+    for (uint32_t i = kv_window_first(kv, n); i < n / PAGE_TOKENS; i++)
+        kv_window_touch(&e->kv, kv_at(kv, slot, i));
+    for (uint32_t i = kv_window_first(kv, n); i < n / PAGE_TOKENS; i++)
+        if (kv_window_of(kv, kv_at(kv, slot, i)) == KV_NONE)
+            find_window(e, kv_at(kv, slot, i));
+}

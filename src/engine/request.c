@@ -2,6 +2,7 @@
 #include "engine/request.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv/prefix.h"
 #include "engine/prompt.h"
 
@@ -172,7 +173,19 @@ static void add_output(struct request *r, struct batch *b, uint32_t flags)
     batch_add_output(b, output);
 }
 
-bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
+// Rows whose logits have not come may be taken back.
+void request_advance(struct request *r)
+{
+    kv_window_advance(&r->engine->kv, r->session->slot,
+                      r->n_fed < r->next_logits ? r->n_fed : r->next_logits);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool add_rows(struct request *r, struct batch *b, uint32_t most)
 {
     for (uint32_t n = 0; n < most && r->n_fed < r->n_tokens && b->n_rows < b->max_rows; n++) {
         uint32_t token;
@@ -190,6 +203,20 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
     if (r->n_fed == r->n_tokens)
         r->state = REQUEST_DECODE;
     return true;
+}
+
+// The page tables of all rows are written at once.
+bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
+{
+    uint32_t n = least(least(most, r->n_tokens - r->n_fed), b->max_rows - b->n_rows);
+    struct kv *kv = &r->engine->kv;
+
+    request_advance(r);
+    if (kv->window && n > 1)
+        (void)engine_grow(r->engine, r->session->slot, r->n_fed + n);
+    bool ok = add_rows(r, b, most);
+    kv_window_cut(kv, r->session->slot, kv_pages_of(r->n_fed));
+    return ok;
 }
 
 bool request_goes_ahead(const struct request *r)

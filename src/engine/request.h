@@ -60,6 +60,8 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
 void request_destroy(struct request *r);
 
 // The state lock is held for all of these.
+// A step begins: lets go of what layers with a window do not see any more.
+void request_advance(struct request *r);
 // Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the
 // first.
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most);

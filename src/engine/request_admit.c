@@ -2,6 +2,7 @@
 #include "engine/request_admit.h"
 #include "base/clock.h"
 #include "engine/kv_persist.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv/prefix.h"
 
 // Length in tokens of the whole pages that two lists of tokens have in common at their beginning.
@@ -29,6 +30,27 @@ static uint32_t known_tokens(struct request *r)
     while (n + PAGE_TOKENS <= most_reusable(r) &&
            prefix_next(&r->engine->kv, &walk, r->tokens + n) != KV_NONE)
         n += PAGE_TOKENS;
+        if (kv_window_passes(kv, page, n, &lost) && (!kv->has_states || kv->pages[page].state))
+            n_known = n;
+    }
+    return n_known;
+}
+
+// How many of these tokens another request can begin with when this one has read them. Of a model with
+// states: as many as it keeps a state behind, which it is asked for.
+static uint32_t leaves(struct request *reader, uint32_t n_tokens)
+{
+    struct ingot_session *s = reader->session;
+    uint32_t n = n_tokens / STATE_GRID * STATE_GRID;
+
+    kv_window_expect(&reader->engine->kv, s->slot, n_tokens, reader->n_prompt);
+    if (!reader->engine->kv.has_states)
+        return n_tokens;
+    if (n == s->keep_last || n == s->keep_shared)
+        return n;
+    if (reader->n_fed >= n || s->keep_shared > reader->n_fed) // too late, or another one waits already
+        return 0;
+    s->keep_shared = n;
     return n;
 }
 
@@ -102,7 +124,10 @@ static uint32_t reuse(struct request *r, struct ingot_session *s)
         n = reuse_index(r, s, n, &miss);
     for (uint32_t i = s->n_tokens; i < n; i++)
         s->tokens[i] = r->tokens[i];
-    s->n_tokens = n;
+    session_state_expect(s, r->n_tokens, n);
+    kv_window_expect(&r->engine->kv, s->slot, n, r->n_prompt);
+    kv_persist_find_windows(r->engine, s->slot, n);
+    n = session_rewind(s, n); // to where there is a state
     if (r->result.n_pauses == 0) {
         r->result.n_reused = n;
         r->result.miss = miss;

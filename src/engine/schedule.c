@@ -2,6 +2,7 @@
 #include "engine/schedule.h"
 #include "base/clock.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
 #include "engine/request_admit.h"
 #include "engine/tiles.h"
 #include "models/arch.h"
@@ -101,6 +102,18 @@ static bool make_way(struct engine *e, const struct request *r)
         return false;
     request_pause(last);
     return true;
+}
+
+static void let_go(struct engine *e)
+{
+    if (!e->kv.window)
+        return;
+    for (struct request *r = e->first; r; r = r->next)
+        if (is_running(r))
+            request_advance(r);
+    for (const struct ingot_session *s = e->sessions; s; s = s->next)
+        if (!s->busy)
+            kv_window_advance(&e->kv, s->slot, s->n_tokens);
 }
 
 static void admit_some(struct engine *e)

@@ -2,6 +2,7 @@
 #include "engine/session.h"
 #include "base/mem.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv/prefix.h"
 
 struct ingot_session *session_open(struct engine *e, struct err *err)
@@ -48,9 +49,15 @@ uint32_t session_rewind(struct ingot_session *s, uint32_t n)
 {
     struct kv *kv = &s->engine->kv;
 
-    if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n_whole)].known) // other slots may share it
-        n = n_whole * PAGE_TOKENS;
+    if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n / PAGE_TOKENS)].known) // other slots may share it
+        n = n / PAGE_TOKENS * PAGE_TOKENS;
+    for (uint32_t asked = n + 1; n < asked;) {
+        asked = n;
+        n = kv_window_below(kv, s->slot, session_state_below(s, n));
+    }
+    session_state_resume(s, n);
     kv_shrink(kv, s->slot, kv_pages_of(n));
+    kv_window_resume(kv, s->slot, n);
     s->n_tokens = n;
     s->n_indexed = s->n_indexed < n / PAGE_TOKENS ? s->n_indexed : n / PAGE_TOKENS;
     return n;

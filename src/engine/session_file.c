@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv_persist.h"
 
 static const char MAGIC[8] = "ingotse2";
@@ -25,10 +26,13 @@ static bool head_fill(struct session_head *h, const struct engine *e, struct err
 // Of the state behind the last token.
 static uint64_t state_bytes(const struct engine *e, const struct session_head *h)
 {
-    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
-        if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, err))
-            return false;
-    return true;
+    return h->n_tokens ? kv_persist_state_bytes(e) : 0;
+}
+
+// The window pages that the next row sees lie behind the pages.
+static uint32_t first_window(const struct engine *e, const struct session_head *h)
+{
+    return e->kv.window ? kv_window_first(&e->kv, h->n_tokens) : h->n_pages;
 }
 
 // ---- saving
@@ -36,7 +40,10 @@ static uint64_t state_bytes(const struct engine *e, const struct session_head *h
 struct session_writer {
     struct file_writer file;
     struct sha256_stream *sum;
-    unsigned char *room; // of one page
+    unsigned char *room; // of one page, a state or a window page
+    uint32_t *tokens;    // as the file has them
+    struct sha256 *keys; // [n_tiles]
+    uint32_t n_tiles;
 };
 
 static void add(struct session_writer *w, const void *bytes, size_t n)
@@ -53,6 +60,15 @@ static bool write_pages(struct session_writer *w, const struct ingot_session *s,
             return false;
         add(w, w->room, h->page_bytes);
     }
+    for (uint32_t i = first_window(s->engine, h); i < h->n_pages; i++) {
+        if (!flight_move(s->engine, stage_window_move, kv_window_at(&s->engine->kv, s->slot, i), w->room,
+                         false, err))
+            return false;
+        add(w, w->room, kv_persist_window_bytes(s->engine));
+    }
+    return true;
+}
+
 static bool write_state(struct session_writer *w, const struct ingot_session *s, const struct session_head *h,
                         struct err *err)
 {
@@ -95,9 +111,15 @@ bool session_file_save(const struct ingot_session *s, const char *path, struct e
     struct session_writer w = { .sum = sha256_open() };
     struct session_head h;
 
-    if (!tokens_check_saved(s, err) || !head_fill(&h, s->engine, err)) {
-        sha256_close(w.sum);
-        return false;
+    if (ok) {
+        h.root = s->root;
+        h.n_tokens = n;
+        h.n_pages = kv_pages_of(n);
+        h.n_tiles = w.n_tiles;
+        uint64_t most = state_bytes(s->engine, &h), window = kv_persist_window_bytes(s->engine);
+        most = most > window ? most : window;
+        w.room = mem_alloc(h.page_bytes > most ? h.page_bytes : most);
+        ok = (w.sum && w.room) || err_memory(err, "a session's pages");
     }
     ok = ok && file_create(&w.file, path, err) && write_all(&w, s, &h, err);
     mem_free(w.room);
@@ -139,7 +161,9 @@ static bool head_read(const struct engine *e, struct str file, struct session_he
     if (h->n_tokens > e->loaded->n_context)
         return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise n_context",
                        h->n_tokens, e->loaded->n_context);
-    uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) + h->n_pages * h->page_bytes +
+    uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) +
+                 (uint64_t)h->n_tiles * sizeof(struct sha256) + h->n_pages * h->page_bytes +
+                 (h->n_pages - first_window(e, h)) * kv_persist_window_bytes(e) + state_bytes(e, h) +
                  sizeof(struct sha256);
     if (h->n_pages != kv_pages_of(h->n_tokens) || file.n != n)
         return err_set(err, ERR_INPUT, "%zu bytes, and a session of %u tokens has %llu; save it again",
@@ -165,11 +189,17 @@ static bool fill(struct ingot_session *s, struct str file, const struct session_
 
     if (!read_tokens(s, h, tokens, keys, err))
         return false;
+    kv_window_advance(&e->kv, s->slot, h->n_tokens);
     if (!engine_grow(e, s->slot, h->n_tokens))
         return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens",
                        h->n_tokens);
     for (uint32_t i = 0; i < h->n_pages; i++, at += h->page_bytes)
-        if (!move_page(e, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true, err))
+        if (!flight_move(e, stage_page_move, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true,
+                         err))
+            return false;
+    for (uint32_t i = first_window(e, h); i < h->n_pages; i++, at += kv_persist_window_bytes(e))
+        if (!flight_move(e, stage_window_move, kv_window_at(&e->kv, s->slot, i),
+                         (unsigned char *)(uintptr_t)at, true, err))
             return false;
     if (state_bytes(e, h) && !flight_move(e, stage_state_move, kv_state_own(&e->kv, s->slot),
                                           (unsigned char *)(uintptr_t)at, true, err))

@@ -25,6 +25,7 @@ static void count(struct model_info *s, uint32_t n_context)
                                  .n_pages = n_pages,
                                  .k_format = KV_F16,
                                  .v_format = KV_F16 };
+    shape.n_windows = place_windows(&s->model, &shape, true);
     s->memory = place_memory(&s->model, &shape);
     s->read_bytes = read_bytes(&s->model);
     struct model_page page = model_page_bytes(c, KV_F16, KV_F16);

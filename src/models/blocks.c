@@ -55,7 +55,7 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
 {
     struct tensor q = block_qkv(t, s, l, x, angles);
 
-    block_attend(t, s, l, x, (struct attend){ .q = q, .window = s->model->config.window });
+    block_attend(t, s, l, x, (struct attend){ .q = q, .window = stage_layer_config(s, l)->window });
 }
 
 void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -59,8 +59,16 @@
 // Projects norm(x) to q, rotated, and stores k and v.
 struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                         struct tensor angles);
-// x += attend(a) Wo^T (+ bias). Of a, the caller gives q and whatever the layer has of its own: window,
-// sinks.
+// The same where q_norm and k_norm are of all heads at once. Without attn_norm x is projected as it is.
+struct tensor block_qkv_whole(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                              struct tensor angles);
+// Of a layer whose values are normalised head by head, without weights (Gemma 4), and are the keys before
+// their norm where it has no projection of values. Where the layer reads another's pages, it projects q
+// alone.
+struct tensor block_qkv_normed_values(struct tape *t, const struct model_stage *s, uint32_t l,
+                                      struct tensor x, struct tensor angles);
+// x += attend(a) Wo^T (+ bias), or the norm of that where the layer has attn_out_norm. Of a, the caller gives
+// q and whatever the layer has of its own: window, sinks.
 void block_attend(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct attend a);
 // The second half of that.
 void block_attended(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

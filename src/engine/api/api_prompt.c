@@ -1,6 +1,7 @@
 // api_prompt.c - the functions of ingot.h about prompts and the model's chat template.
 #include "base/mem.h"
 #include "engine/api.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv/prefix.h"
 #include "engine/prompt.h"
 #include "engine/api/sizes.h"
@@ -82,6 +83,10 @@ size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, si
         uint32_t page, lost = 0;
         while (n + PAGE_TOKENS < n_tokens && (page = prefix_next(&e->kv, &walk, tokens + n)) != KV_NONE) {
             n += PAGE_TOKENS;
+            if (kv_window_passes(&e->kv, page, (uint32_t)n, &lost) &&
+                (!e->kv.has_states || e->kv.pages[page].state))
+                n_usable = n;
+        }
     }
     pthread_mutex_unlock(&e->state);
     return n_usable;

@@ -2,6 +2,7 @@
 #include "engine/kv/kv.h"
 #include "base/mem.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv/prefix.h"
 
 bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err)
@@ -27,6 +28,8 @@ bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_p
 void kv_release(struct kv *kv)
 {
     prefix_destroy(kv->prefix);
+    kv_state_release(kv);
+    kv_window_release(kv);
     mem_free(kv->table);
     mem_free(kv->n_taken);
     mem_free(kv->slot_used);
@@ -87,6 +90,8 @@ uint32_t kv_page_take(struct kv *kv)
         if (kv->before_loss)
             kv->before_loss(kv->before_loss_arg, page);
         idle_remove(kv, page);
+        kv_state_drop(kv, page);
+        kv_window_drop(kv, page);
         prefix_forget(kv, page);
     }
     if (page != KV_NONE)
@@ -107,8 +112,11 @@ void kv_page_drop(struct kv *kv, uint32_t page)
         return;
     if (kv->pages[page].known) {
         idle_add(kv, page);
-    else
-        kv->free_pages[kv->n_free++] = page;
+        return;
+    }
+    kv_state_drop(kv, page);
+    kv_window_drop(kv, page);
+    kv->free_pages[kv->n_free++] = page;
 }
 
 // ---- slots
@@ -133,6 +141,7 @@ void kv_slot_return(struct kv *kv, uint32_t slot)
 // In reverse, so that the end of an idle sequence is evicted first and its prefix stays usable.
 void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages)
 {
+    kv_window_cut(kv, slot, n_pages);
     while (kv->n_taken[slot] > n_pages)
         kv_page_drop(kv, kv_at(kv, slot, --kv->n_taken[slot]));
 }

@@ -24,11 +24,17 @@ struct kv_page {
     uint32_t next, child_next, child_before; // chains of the index
     bool known;                              // the page is in the index
     bool saved;                              // and on disk
-    bool has_picture; // it, or a page before it: the tokens mean something to this process alone
+    struct sha256 media;                     // of the keys of the tiles that its tokens name; zero without
+    uint32_t state;  // the row that keeps the state behind its last token, or 0: kv_state.h
+    uint32_t window; // its window page's number plus 1, or 0: kv_window.h
     // The holders.
     uint32_t n_refs;
     uint32_t newer, older; // among idle pages
 };
+
+struct kv_state;
+struct kv_window;
+struct kv_window_slot;
 
 struct kv {
     uint32_t n_slots, max_pages, n_pages; // max_pages: of one sequence
@@ -38,7 +44,17 @@ struct kv {
     struct kv_page *pages;                // [n_pages]
     uint32_t *free_pages, n_free;         // a stack
     uint32_t oldest, newest, n_idle;
-    struct prefix *prefix; // NULL: nothing is shared
+    struct prefix *prefix;   // NULL: nothing is shared
+    bool has_states;         // the model has recurrent layers
+    struct kv_state *states; // [n_states] kept ones: kv_state.h
+    uint32_t n_states, n_spare, n_spare_free;
+    uint32_t *own_states, *spare_states; // [n_slots] rows; [n_spare], of which the first are free
+    uint64_t state_clock;
+    uint32_t window, n_windows;          // tokens that layers with a window see, or 0: kv_window.h
+    struct kv_window *windows;           // [n_windows]
+    struct kv_window_slot *window_slots; // [n_slots]
+    uint32_t *window_table;              // [n_slots][max_pages], as table
+    uint32_t oldest_window, newest_window;
     // called before a page of the index is overwritten, or NULL
     void (*before_loss)(void *arg, uint32_t page);
     void *before_loss_arg;

@@ -264,6 +264,29 @@ bool kv_store_check(struct str file, const struct sha256 *model, const struct kv
     return memcmp(file.at + file.n - SUM, &sum, SUM) == 0;
 }
 
+enum kv_file_kind kv_file_next(struct str bytes, const struct kv_file_kinds *kinds, uint64_t *n)
+{
+    struct head h;
+
+    if (bytes.n < sizeof h)
+        return KV_FILE_PART;
+    memcpy(&h, bytes.at, sizeof h);
+    enum kv_file_kind kind = sha256_eq(&h.model, &kinds->pages) ? KV_FILE_PAGE : KV_FILE_OTHER;
+    uint64_t numbers = kinds->page_bytes;
+    if (kinds->state_bytes && sha256_eq(&h.model, &kinds->states)) {
+        kind = KV_FILE_STATE;
+        numbers = kinds->state_bytes;
+    }
+    if (kinds->window_bytes && sha256_eq(&h.model, &kinds->windows)) {
+        kind = KV_FILE_WINDOW;
+        numbers = kinds->window_bytes;
+    }
+    if (memcmp(h.magic, MAGIC, sizeof MAGIC) != 0 || h.page_bytes != numbers || kind == KV_FILE_OTHER)
+        return KV_FILE_OTHER;
+    *n = kv_file_bytes(numbers);
+    return bytes.n < *n ? KV_FILE_PART : kind;
+}
+
 // Returns the number of bytes read; SIZE_MAX: no such file, or it is longer than a page's.
 static size_t read_file(const struct kv_store *s, const char *path)
 {

@@ -36,6 +36,25 @@ bool kv_store_has(const struct kv_store *store, const struct kv_store_page *page
 // False: there is no such page, or its file is damaged and was removed.
 bool kv_store_load(struct kv_store *store, const struct kv_store_page *page);
 
-// Whether these bytes are the file of that page of that model. Public for fuzzing.
-bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
-                    uint64_t page_bytes);
+// ---- the bytes of a file, in memory
+
+enum { KV_FILE_HEAD = 8 + 4 * sizeof(struct sha256) + 4 * PAGE_TOKENS + 8 }; // the page's numbers follow
+
+uint64_t kv_file_bytes(uint64_t page_bytes); // of the whole file
+// Puts head and sum around the numbers that lie at file + KV_FILE_HEAD.
+void kv_file_seal(unsigned char *file, const struct sha256 *model, const struct kv_store_page *page,
+                  uint64_t page_bytes);
+// Whether these bytes are the file of that page of that model.
+bool kv_file_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
+                   uint64_t page_bytes);
+
+// Files one behind the other, as they come over a wire: of pages, and of the states and window pages that
+// belong to them.
+struct kv_file_kinds {
+    struct sha256 pages, states, windows;           // the digests of their models
+    uint64_t page_bytes, state_bytes, window_bytes; // 0: the model has no states, or no window pages
+};
+enum kv_file_kind { KV_FILE_PART, KV_FILE_PAGE, KV_FILE_STATE, KV_FILE_WINDOW, KV_FILE_OTHER };
+// What the bytes begin with: a part of a file, a file of *n bytes of one of these, or something else.
+// Reads the head alone: kv_file_check is still to be asked.
+enum kv_file_kind kv_file_next(struct str bytes, const struct kv_file_kinds *kinds, uint64_t *n);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "device/step.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
 
 enum { MOST_EXPLAINED = 64 }; // pages compared to explain a miss, newest first
 
@@ -209,6 +210,10 @@ void prefix_put(struct kv *kv, const struct prefix_walk *walk, uint32_t page, co
     p->id = same == KV_NONE ? ++kv->prefix->n_ids : kv->pages[same].id;
     if (same == KV_NONE) {
         link_page(kv, page);
+    } else {
+        kv_state_move(kv, page, same);
+        kv_window_move(kv, page, same);
+    }
 }
 
 void prefix_forget(struct kv *kv, uint32_t page)

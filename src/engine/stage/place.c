@@ -75,6 +75,17 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
     return need;
 }
 
+// Pages and window pages.
+static uint64_t pages_bytes(const struct model *m, const struct stage_shape *shape, struct layer_range layers)
+{
+    uint64_t all = model_pages_bytes(m, layers.first, layers.last, shape->k_format, shape->v_format),
+             window =
+                 layer_config_window_bytes(m, layers.first, layers.last, shape->k_format, shape->v_format);
+    uint64_t n_windows = shape->n_windows ? shape->n_windows : shape->n_pages;
+
+    return shape->n_pages * (all - window) + n_windows * window;
+}
+
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers)
 {
@@ -93,7 +104,29 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
     };
 }
 
-uint64_t place_room(struct device *d)
+uint32_t place_states(const struct model *m, uint32_t n_slots, uint32_t n_spare, uint32_t n_pages)
+{
+    uint32_t n_layers = m->config.n_layers, most = n_pages / (STATE_TOKENS / PAGE_TOKENS) + LEAST_KEPT;
+    uint64_t state = model_state_words(m, 0, n_layers) * sizeof(float),
+             pages = n_pages * model_pages_bytes(m, 0, n_layers, KV_F16, KV_F16);
+
+    if (state == 0)
+        return 0;
+    uint64_t n = pages / 4 / state + LEAST_KEPT;
+    return n_slots + n_spare + (uint32_t)(n < most ? n : most);
+}
+
+uint32_t place_windows(const struct model *m, const struct stage_shape *shape, bool kept)
+{
+    uint64_t seen = layer_config_window(m) / PAGE_TOKENS + (layer_config_window(m) % PAGE_TOKENS != 0);
+    uint64_t rows = shape->max_rows / PAGE_TOKENS + 1;
+    // what a slot sees or writes may begin and end within a page
+    uint64_t n = shape->n_slots * (seen + 2 + (kept ? seen : 1)) + rows;
+
+    return layer_config_window(m) == 0 ? 0 : n < shape->n_pages ? (uint32_t)n : shape->n_pages;
+}
+
+uint64_t place_room(struct device *d, float share)
 {
     struct device_info info = { 0 };
 

@@ -25,6 +25,9 @@ struct place_memory {
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers);
+// How many window pages: what each slot's row sees and a step's rows write, and where pages are kept for
+// others as much again for each slot; no more than there are pages. 0: no layer has a window.
+uint32_t place_windows(const struct model *m, const struct stage_shape *shape, bool kept);
 // How many states a recurrent layer has room for: one for each slot, the spare ones, and some to keep, of a
 // quarter of the pages' memory at most but for a few. 0: the model has no recurrent layers.
 uint32_t place_states(const struct model *m, uint32_t n_slots, uint32_t n_spare, uint32_t n_pages);

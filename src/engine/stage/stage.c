@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
+#include "engine/kv/kv_window.h"
 #include "engine/stage/take.h"
 #include "models/arch.h"
 #include "models/mixture.h"
@@ -182,12 +183,41 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
             take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
 }
 
-static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)
+// Whether the layer's pages are window pages.
+static bool sees_window(const struct stage *s, uint32_t i)
 {
-    uint32_t n_layers = s->parts.last - s->parts.first;
-    struct model_page bytes = model_page_bytes(c, s->shape.k_format, s->shape.v_format);
+    return s->shape.n_windows > 0 && s->parts.model->layer_configs[s->parts.first + i].window > 0;
+}
+
+// A layer's own pages, or those of the layer whose K and V it reads, which is in the same stage.
+static bool make_layer_pages(struct stage *s, uint32_t i, struct err *err)
+{
+    const struct model *m = s->parts.model;
+    const struct layer_config *c = &m->layer_configs[s->parts.first + i];
+    struct model_page bytes = model_page_bytes(m, s->parts.first + i, s->shape.k_format, s->shape.v_format);
     struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format,
                                 (u16)s->shape.v_format };
+    struct buffer *kv = &s->page_buffers[2 * i], *table = sees_window(s, i) ? &s->window_table : &s->table;
+    uint64_t n = sees_window(s, i) ? s->shape.n_windows : s->shape.n_pages;
+
+    CHECK(c->pages_of >= s->parts.first && c->pages_of <= s->parts.first + i);
+    if (c->state_words > 0 || c->ffn_alone)
+        return true;
+    if (m->arch->is_encoder) {
+        s->pages[i] = (struct pages){ NULL, NULL, &s->table, shape };
+        return true;
+    }
+    if (c->pages_of != s->parts.first + i) {
+        s->pages[i] = s->pages[c->pages_of - s->parts.first];
+        return true;
+    }
+    if (!buffer_alloc_local(s->device, n * bytes.k, &kv[0], err) ||
+        (bytes.v && !buffer_alloc_local(s->device, n * bytes.v, &kv[1], err)))
+        return err_prefix(err, "KV pages for %llu tokens", (unsigned long long)n * PAGE_TOKENS);
+    s->pages[i] = (struct pages){ &kv[0], bytes.v ? &kv[1] : NULL, table, shape };
+    return true;
+}
+
 static bool make_pages(struct stage *s, struct err *err)
 {
     uint32_t n_layers = s->parts.last - s->parts.first;
@@ -237,6 +267,7 @@ static void borrow_buffers(struct stage *s, const struct stage *before)
         s->block = before->block;
     if (s->borrows_tables) {
         s->table = before->table;
+        s->window_table = before->window_table;
         s->history = before->history;
     }
 }
@@ -247,6 +278,8 @@ static bool make_tables(struct stage *s, struct err *err)
 
     return s->borrows_tables ||
            (buffer_alloc(s->device, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
+            (!h->n_windows ||
+             buffer_alloc(s->device, (uint64_t)h->n_slots * h->max_pages * 4, &s->window_table, err)) &&
             buffer_alloc(s->device, (uint64_t)h->n_slots * h->history_stride * 4, &s->history, err));
 }
 
@@ -407,8 +440,14 @@ bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint
     uint64_t at = (uint64_t)slot * kv->max_pages + from;
     uint32_t to = kv->n_taken[slot];
 
-    return from >= to || s->borrows_tables ||
-           buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
+bool stage_window_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from,
+                              struct err *err)
+{
+    if (!kv->window)
+        return true;
+    struct layer_range held = stage_held_windows(kv, slot, from);
+    return stage_window_pages_write(s, slot, held,
+                                    kv->window_table + (uint64_t)slot * kv->max_pages + held.first, err);
 }
 
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
@@ -418,7 +457,9 @@ bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens,
                         err);
 }
 
-bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
+// Of the layers with a window, or the others.
+static bool move_pages(struct stage *s, bool window, uint32_t page, unsigned char **at, bool to_device,
+                       struct err *err)
 {
     for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
         struct buffer *b = &s->page_buffers[i];

@@ -12,6 +12,7 @@ enum { N_BUCKETS = 8 };
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
     uint32_t n_slots, max_pages, n_pages, history_stride;
+    uint32_t n_windows; // pages of layers with a window; 0: these have n_pages too
     uint32_t n_states;  // rows of every recurrent layer: one for each slot, then those that are kept
     enum kv_format k_format, v_format;
     bool exact, parts, invariant;
@@ -82,9 +83,26 @@ bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_cons
                             struct err *err);
 // Writes the entries of a slot's page table from index `from` to the device.
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err);
+// The same for the window pages that the slot holds.
+bool stage_window_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from,
+                              struct err *err);
+// Of the slot's pages from `from` on, those whose window pages it holds.
+struct layer_range stage_held_windows(const struct kv *kv, uint32_t slot, uint32_t from);
+// The entries as numbers of pages, or of window pages: entries.last - entries.first of them.
+bool stage_window_pages_write(struct stage *s, uint32_t slot, struct layer_range entries,
+                              const uint32_t *pages, struct err *err);
+bool stage_pages_write(struct stage *s, uint32_t slot, struct layer_range entries, const uint32_t *pages,
+                       struct err *err);
 // Writes the first n tokens of a slot's token history: rows that are not played because their pages are
 // shared.
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
-// Copies the K and V of one page, all layers, from or to *at, and advances *at.
+// Copies the K and V of one page, all layers, from or to *at, and advances *at. Layers with a window are left
+// out where they have pages of their own.
+typedef bool stage_mover(struct stage *s, uint32_t index, unsigned char **at, bool to_device,
+                         struct err *err);
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);
-uint64_t stage_page_bytes(const struct stage *s);
+// The same for a page of these layers.
+bool stage_window_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);
+uint64_t stage_page_bytes(const struct stage *s); // of all pages, window pages included
+// The same for a row of the states.
+bool stage_state_move(struct stage *s, uint32_t row, unsigned char **at, bool to_device, struct err *err);
