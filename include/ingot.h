@@ -37,7 +37,7 @@ extern "C" {
 #define INGOT_VERSION_MAJOR 0
 #define INGOT_VERSION_MINOR 1
 #define INGOT_VERSION_PATCH 0
-#define INGOT_ABI           1 // another number: programs built against the header before must be built again
+#define INGOT_ABI           2 // another number: programs built against the header before must be built again
 
 struct ingot_engine;
 struct ingot_session;
@@ -359,14 +359,10 @@ struct ingot_request_options {
     // number of unread events with log-probabilities.
     uint32_t n_logprobs, n_top_logprobs;
 
-    // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by
-    // the call. `tokens` has INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile
-    // as the model makes of one.
-    const uint8_t *tiles;
-    uint32_t n_tiles;
     // Pictures of the prompt. Each fills one part {"type": "image"} of the messages' `fields`, in their
-    // order. Without such parts the pictures come before the text of the last message, or before `text`. They
-    // may be freed after the call.
+    // order. Without such parts the pictures come before the text of the last message, or before `text`.
+    // `tokens` has INGOT_IMAGE_PLACE for each row of theirs, as ingot_prompt_tokens gives it. They may be
+    // freed after the call.
     const struct ingot_picture *const *pictures;
     size_t n_pictures;
     bool no_split; // each picture as one tile: fewer tokens, fewer details
@@ -571,12 +567,12 @@ INGOT_API int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
 // that it holds; not while a request runs on it
 INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session);
-// The tokens it holds, of which at most `capacity` are stored; returns how many there are. Not while a
-// request runs on it.
+// The tokens it holds, INGOT_IMAGE_PLACE for rows of pictures, of which at most `capacity` are stored;
+// returns how many there are. Not while a request runs on it.
 INGOT_API uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens,
                                         uint32_t capacity);
 // [step] Writes its tokens and their KV pages to a file, which appears whole or not at all. INGOT_INPUT: a
-// request runs on it. INGOT_UNSUPPORTED: it holds a picture.
+// request runs on it. INGOT_LIMIT: it holds a picture that was shown thousands of pictures ago.
 INGOT_API bool ingot_session_save(struct ingot_session *session, const char *path, struct ingot_error *error);
 // [step] A new session from such a file, made with the same weights, device, cache types and version of
 // ingot; its sum is checked, and who wrote it is trusted with the numbers. A request on it whose prompt

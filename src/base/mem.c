@@ -41,6 +41,11 @@ static void *prefer_huge_pages(void *memory, size_t bytes)
     return memory;
 }
 
+void *mem_alloc_filled(size_t n, size_t bytes)
+{
+    return prefer_huge_pages(mem_alloc_array(n, bytes), n * bytes);
+}
+
 void *mem_realloc(void *memory, size_t bytes)
 {
     return bytes == 0 || must_fail() ? NULL : prefer_huge_pages(realloc(memory, bytes), bytes);

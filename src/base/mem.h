@@ -10,6 +10,8 @@
 void *mem_alloc(size_t bytes);
 // The same for n elements; NULL when n * bytes overflows.
 void *mem_alloc_array(size_t n, size_t bytes);
+// The same for a block that is written as a whole: huge pages are asked for when it is large.
+void *mem_alloc_filled(size_t n, size_t bytes);
 // Grows or shrinks; new bytes are not zeroed. On NULL the old memory is still valid.
 void *mem_realloc(void *memory, size_t bytes);
 void mem_free(void *memory);

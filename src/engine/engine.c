@@ -214,7 +214,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     bool ok = e->failed || run_batch(e, &failure);
     pthread_mutex_lock(&e->state);
     if (ok && e->batch->n_rows > 0)
-        note_step(e, clock_ns() - begun);
+        note_step(e, encodes, ns);
     if (!ok)
         engine_fail(e, &failure);
     if (e->failed)

@@ -27,6 +27,7 @@ struct token_trie; // text/grammar/token_trie.h
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
     struct model_file *file, *eyes;      // eyes: the mmproj file of the vision tower, or NULL
+    bool eyes_beside;                    // it was found beside the model
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; the reason is in no_tokenizer
     struct err no_tokenizer;

@@ -192,9 +192,6 @@ static bool keep_page(struct engine *e, uint32_t page)
     struct kv_page *p = &e->kv.pages[page];
     struct kv_store_page s = words_of(e, page);
 
-    if (p->has_picture)
-        return true;
-    memcpy(s.tokens, p->tokens, sizeof s.tokens);
     p->saved = p->saved || (move_page(e, page, false) && kv_store_save(e->kv_store, &s));
     return p->saved && keep_state(e, p->state, &s) && keep_window(e, kv_window_of(&e->kv, page), &s);
 }
@@ -296,8 +293,10 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
         return KV_NONE;
     if (prefix_next(&e->kv, &after, tokens) != KV_NONE)
         return KV_NONE;
+    struct prefix_content content = prefix_content(&e->kv, tokens);
     s.key = after.key;
-    memcpy(s.tokens, tokens, sizeof s.tokens);
+    s.media = content.media;
+    memcpy(s.tokens, content.tokens, sizeof s.tokens);
     if (!kv_store_has(e->kv_store, &s))
         return KV_NONE;
     // first: taking a page may save another one, through the same buffer

@@ -4,6 +4,7 @@
 // vocabulary tells the two apart.
 #include "engine/mmproj.h"
 #include <dirent.h>
+#include <errno.h>
 #include <strings.h>
 #include "base/log.h"
 #include "engine/prompt_pictures.h"
@@ -32,11 +33,28 @@ static void list_folder(struct mmproj_candidates *c, const char *folder)
 {
     DIR *dir = opendir(folder);
 
-    for (const struct dirent *d; dir && (d = readdir(dir));)
+    if (dir)
+        errno = 0;
+    for (const struct dirent *d; dir && (d = readdir(dir)); errno = 0)
         if (is_mmproj(d->d_name))
             add_name(c, d->d_name);
+    if (errno)
+        log_line(LOG_WARN, "load", "%s: cannot list the folder, so mmproj files in it are not found: %s",
+                 folder, strerror(errno));
     if (dir)
         closedir(dir);
+}
+
+bool mmproj_is_beside(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct mmproj_candidates c = { 0 };
+    char folder[MMPROJ_PATH_BYTES];
+
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    list_folder(&c, folder);
+    buf_free(&c.names);
+    return c.n > 0;
 }
 
 bool mmproj_find(const char *model, const struct model_file *file, const struct tokenizer *tokenizer,

@@ -4,30 +4,39 @@
 #include "engine/api.h"
 #include "engine/tiles.h"
 
-enum { MAX_PICTURES = 16 };
-#define MARK "<image>"
+// What the templates of the models that see write where a picture stands.
+static const char *const marks[] = { "<image>", "<IMG_CONTEXT>" };
 
-static struct image_processor processor_of(const struct engine *e, const struct ingot_request_options *o)
+static struct str mark_of(const struct engine *e)
+{
+    return str_from(image_mark(&e->tiles->vision.tower.config.processor));
+}
+
+struct image_processor prompt_picture_processor(const struct engine *e, const struct ingot_request_options *o,
+                                                size_t i)
 {
     struct image_processor p = e->tiles->vision.tower.config.processor;
 
-    p.split &= !o->no_split;
+    p.split &= !(o->no_splits ? o->no_splits[i] : o->no_split);
     return p;
 }
 
 bool prompt_pictures_known(const struct tokenizer *tokenizer)
 {
-    return tokenizer && tokenizer_find(tokenizer, STR(MARK)) >= 0;
+    bool known = false;
+
+    for (size_t i = 0; tokenizer && i < sizeof marks / sizeof *marks; i++)
+        known |= tokenizer_find(tokenizer, str_from(marks[i])) >= 0;
+    return known;
 }
 
 bool prompt_sees(const struct engine *e, const struct ingot_request_options *o, struct err *err)
 {
     if (!e->tiles)
         return tiles_refuse(err);
-    if (o->n_tiles || o->tokens)
-        return err_set(err, ERR_INPUT, "pictures belong to messages or a text; tokens come with tiles");
-    return o->n_pictures <= MAX_PICTURES ||
-           err_set(err, ERR_LIMIT, "%zu pictures; want at most %d in a request", o->n_pictures, MAX_PICTURES);
+    return o->n_pictures <= PROMPT_MOST_PICTURES ||
+           err_set(err, ERR_LIMIT, "%zu pictures; want at most %d in a request", o->n_pictures,
+                   PROMPT_MOST_PICTURES);
 }
 
 // ---- parts of messages ------------------------------------------------------------------------------------
@@ -82,14 +91,14 @@ bool prompt_pictures_to_messages(const struct ingot_request_options *o, json_t *
 
 // ---- marks ------------------------------------------------------------------------------------------------
 
-static size_t count_marks(const struct prompt *p)
+static size_t count_marks(const struct prompt *p, struct str mark)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < p->n_spans; i++) {
         struct str rest = p->spans[i].text;
-        for (size_t at; p->spans[i].trusted && (at = str_find(rest, STR(MARK))) != SIZE_MAX; n++)
-            rest = str_from_to(rest, at + sizeof MARK - 1, rest.n);
+        for (size_t at; p->spans[i].trusted && (at = str_find(rest, mark)) != SIZE_MAX; n++)
+            rest = str_from_to(rest, at + mark.n, rest.n);
     }
     return n;
 }
@@ -98,9 +107,8 @@ static size_t count_marks(const struct prompt *p)
 static bool write_pictures(const struct engine *e, const struct ingot_request_options *o, struct buf *out,
                            size_t *ends, struct err *err)
 {
-    struct image_processor processor = processor_of(e, o);
-
     for (size_t i = 0; i < o->n_pictures; i++) {
+        struct image_processor processor = prompt_picture_processor(e, o, i);
         const struct picture *picture = &o->pictures[i]->inner;
         uint32_t rows, cols;
         image_grid(&processor, picture->width, picture->height, &rows, &cols);
@@ -112,6 +120,7 @@ static bool write_pictures(const struct engine *e, const struct ingot_request_op
 }
 
 struct placing {
+    struct str mark;
     struct text_span *spans;
     size_t n_spans, n_placed;
     const struct buf *texts;
@@ -135,10 +144,10 @@ static void push_placed(struct placing *to, const struct text_span *span)
 {
     struct str rest = span->text;
 
-    for (size_t at; span->trusted && (at = str_find(rest, STR(MARK))) != SIZE_MAX;) {
+    for (size_t at; span->trusted && (at = str_find(rest, to->mark)) != SIZE_MAX;) {
         push_span(to, str_from_to(rest, 0, at), true);
         push_picture(to);
-        rest = str_from_to(rest, at + sizeof MARK - 1, rest.n);
+        rest = str_from_to(rest, at + to->mark.n, rest.n);
     }
     push_span(to, rest, span->trusted);
 }
@@ -146,8 +155,9 @@ static void push_placed(struct placing *to, const struct text_span *span)
 bool prompt_pictures_place(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
                            struct err *err)
 {
-    size_t n_marks = count_marks(p), ends[MAX_PICTURES];
-    struct placing to = { .texts = &p->pictures, .ends = ends };
+    struct str mark = mark_of(e);
+    size_t n_marks = count_marks(p, mark), ends[PROMPT_MOST_PICTURES];
+    struct placing to = { .mark = mark, .texts = &p->pictures, .ends = ends };
 
     if (n_marks != o->n_pictures && (n_marks > 0 || !o->text))
         return err_set(err, ERR_INPUT, "the prompt has %zu places for pictures, and there are %zu pictures%s",
@@ -171,53 +181,9 @@ bool prompt_pictures_place(const struct engine *e, const struct ingot_request_op
 
 void prompt_pictures_mark(const struct engine *e, struct token_ids *ids)
 {
-    int64_t image = tokenizer_find(e->loaded->tokenizer, STR(MARK));
+    int64_t image = tokenizer_find(e->loaded->tokenizer, mark_of(e));
 
     for (size_t i = 0; image >= 0 && i < ids->n; i++)
         if (ids->ids[i] == (uint64_t)image)
             ids->ids[i] = INGOT_IMAGE_PLACE;
-}
-
-// ---- tiles ------------------------------------------------------------------------------------------------
-
-static uint32_t count_tiles(const struct image_processor *processor, const struct ingot_request_options *o)
-{
-    uint32_t n = 0;
-
-    for (size_t i = 0; i < o->n_pictures; i++) {
-        uint32_t rows, cols;
-        image_grid(processor, o->pictures[i]->inner.width, o->pictures[i]->inner.height, &rows, &cols);
-        n += image_n_tiles(rows, cols);
-    }
-    return n;
-}
-
-static bool split_all(const struct image_processor *processor, const struct ingot_request_options *o,
-                      const struct image_work *work, uint8_t *rgb, struct err *err)
-{
-    for (size_t i = 0; i < o->n_pictures; i++) {
-        struct image_tiles tiles = { 0 };
-        if (!image_split(&tiles, processor, &o->pictures[i]->inner, work, err))
-            return false;
-        size_t bytes = (size_t)tiles.n_tiles * tiles.side * tiles.side * 3;
-        memcpy(rgb, tiles.rgb, bytes);
-        rgb += bytes;
-        image_tiles_free(&tiles);
-    }
-    return true;
-}
-
-bool prompt_pictures_split(struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
-                           uint32_t *n_tiles, struct err *err)
-{
-    struct image_processor processor = processor_of(e, o);
-
-    *n_tiles = count_tiles(&processor, o);
-    *rgb = mem_alloc_array(*n_tiles, (size_t)processor.tile * processor.tile * 3);
-    if (!*rgb)
-        return err_memory(err, "the tiles of pictures");
-    struct image_work work = { .pool = tiles_work_begin(e) };
-    bool ok = split_all(&processor, o, &work, *rgb, err);
-    tiles_work_end(e, work.pool);
-    return ok;
 }

@@ -6,6 +6,9 @@
 // in a message stay text.
 #pragma once
 #include "engine/prompt.h"
+#include "image/image.h"
+
+enum { PROMPT_MOST_PICTURES = 16 };
 
 // Whether the vocabulary has an image token. tokenizer: NULL is allowed.
 bool prompt_pictures_known(const struct tokenizer *tokenizer);
@@ -19,6 +22,6 @@ bool prompt_pictures_place(const struct engine *e, const struct ingot_request_op
                            struct err *err);
 // Replaces the model's image token by INGOT_IMAGE_PLACE.
 void prompt_pictures_mark(const struct engine *e, struct token_ids *ids);
-// All tiles of the request's pictures, [*n_tiles, side, side, 3]; free with mem_free.
-bool prompt_pictures_split(struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
-                           uint32_t *n_tiles, struct err *err);
+// How the model reads picture i of the request.
+struct image_processor prompt_picture_processor(const struct engine *e, const struct ingot_request_options *o,
+                                                size_t i);

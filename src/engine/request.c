@@ -54,6 +54,7 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
 static bool prompt_check(const struct request *r, bool sees, struct err *err)
 {
     const struct engine *e = r->engine;
+    bool sees = o->n_pictures > 0;
 
     if (r->n_prompt == 0)
         return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
@@ -79,7 +80,7 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     }
     r->tokens = ids.ids;
     r->n_tokens = r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
-    if (!prompt_check(r, o->n_tiles + o->n_pictures > 0, err) || !tiles_take(r, o, err))
+    if (!prompt_check(r, o, err) || !tiles_take(r, o, err))
         return false;
     uint32_t room = r->engine->loaded->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;

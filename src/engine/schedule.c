@@ -211,6 +211,7 @@ void schedule_next(struct engine *e)
     let_go(e);
     admit_some(e);
     add_answers(e);
-    tiles_plan(e, e->batch->n_rows > 0); // beside answers one tile a step
-    add_prompts(e);
+    e->batch->n_decode = e->batch->n_rows;
+    if (tiles_plan(e, e->batch->n_decode))
+        add_prompts(e);
 }

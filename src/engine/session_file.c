@@ -5,6 +5,7 @@
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/kv_persist.h"
+#include "engine/tiles.h"
 
 static const char MAGIC[8] = "ingotse2";
 
@@ -13,6 +14,8 @@ struct session_head {
     struct sha256 model, root;
     uint64_t page_bytes;
     uint32_t n_tokens, n_pages;
+    uint32_t n_tiles; // of pictures, in tokens as STEP_TOKEN_POOLED + i
+    uint32_t zero;
 };
 _Static_assert(sizeof(struct session_head) == 8 + 2 * sizeof(struct sha256) + 8 + 4 * 4, "no holes");
 
@@ -86,8 +89,9 @@ static bool write_all(struct session_writer *w, const struct ingot_session *s, c
                       struct err *err)
 {
     add(w, h, sizeof *h);
-    add(w, s->tokens, s->n_tokens * sizeof *s->tokens);
-    bool ok = write_pages(w, s, h, err);
+    add(w, w->tokens, h->n_tokens * sizeof *w->tokens);
+    add(w, w->keys, w->n_tiles * sizeof *w->keys);
+    bool ok = write_pages(w, s, h, err) && write_state(w, s, h, err);
     struct sha256 sum = sha256_take(w->sum);
     file_write(&w->file, &sum, sizeof sum);
     if (ok)
@@ -96,13 +100,26 @@ static bool write_all(struct session_writer *w, const struct ingot_session *s, c
     return false;
 }
 
-// Rows of pictures have numbers of this process in place of tokens.
-static bool tokens_check_saved(const struct ingot_session *s, struct err *err)
+// Rows of pictures have numbers of this process in place of tokens; the file has the keys of their tiles. The
+// rows of a tile follow each other.
+static bool write_tokens(struct session_writer *w, const struct ingot_session *s, uint32_t n, struct err *err)
 {
-    for (uint32_t i = 0; i < s->n_tokens; i++)
-        if (s->tokens[i] >= s->engine->loaded->model.config.n_vocab)
-            return err_set(err, ERR_UNSUPPORTED, "a session with a picture, at position %u, cannot be saved",
+    w->tokens = mem_alloc_array(n + 1, sizeof *w->tokens);
+    w->keys = mem_alloc_array(n + 1, sizeof *w->keys);
+    if (!w->tokens || !w->keys)
+        return err_memory(err, "a session's tokens");
+    for (uint32_t i = 0; i < n; i++) {
+        w->tokens[i] = s->tokens[i];
+        if (s->tokens[i] < STEP_TOKEN_POOLED)
+            continue;
+        if ((i == 0 || s->tokens[i] != s->tokens[i - 1]) &&
+            !tiles_key(s->engine->tiles, s->tokens[i] - STEP_TOKEN_POOLED, &w->keys[w->n_tiles++]))
+            return err_set(err, ERR_LIMIT,
+                           "the picture at position %u was forgotten after thousands of others; ask about it "
+                           "again, then save",
                            i);
+        w->tokens[i] = STEP_TOKEN_POOLED + w->n_tiles - 1;
+    }
     return true;
 }
 
@@ -175,9 +192,24 @@ static bool head_read(const struct engine *e, struct str file, struct session_he
 static bool read_tokens(struct ingot_session *s, const struct session_head *h, const char *tokens,
                         const char *keys, struct err *err)
 {
-    for (uint32_t i = 0; i < h->n_tokens; i++)
-        if (tokens[i] >= n_vocab)
-            return err_set(err, ERR_INPUT, "token %u is %u; the model has %u", i, tokens[i], n_vocab);
+    uint32_t n_vocab = s->engine->loaded->model.config.n_vocab;
+
+    if (h->n_tiles && !s->engine->tiles)
+        return tiles_refuse(err);
+    memcpy(s->tokens, tokens, h->n_tokens * sizeof *s->tokens);
+    for (uint32_t i = 0; i < h->n_tokens; i++) {
+        uint32_t token = s->tokens[i], tile = token - STEP_TOKEN_POOLED;
+        struct sha256 key;
+        if (token < n_vocab)
+            continue;
+        if (token < STEP_TOKEN_POOLED || tile >= h->n_tiles)
+            return err_set(err, ERR_INPUT, "token %u is %u; the model has %u", i, token, n_vocab);
+        memcpy(&key, keys + tile * sizeof key, sizeof key);
+        uint32_t number = tiles_number(s->engine->tiles, &key, err);
+        if (number == 0)
+            return false;
+        s->tokens[i] = STEP_TOKEN_POOLED + number;
+    }
     return true;
 }
 
@@ -185,7 +217,8 @@ static bool read_tokens(struct ingot_session *s, const struct session_head *h, c
 static bool fill(struct ingot_session *s, struct str file, const struct session_head *h, struct err *err)
 {
     struct engine *e = s->engine;
-    const char *at = file.at + sizeof *h;
+    const char *tokens = file.at + sizeof *h, *keys = tokens + h->n_tokens * sizeof *s->tokens,
+               *at = keys + h->n_tiles * sizeof(struct sha256);
 
     if (!read_tokens(s, h, tokens, keys, err))
         return false;

@@ -1,10 +1,13 @@
 // tiles.c - see tiles.h.
 #include "engine/tiles.h"
+#include <math.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "base/thread_pool.h"
 #include "engine/api.h"
+#include "engine/kv_persist.h"
 #include "engine/prompt_pictures.h"
 #include "engine/request.h"
 
@@ -15,6 +18,86 @@ enum {
     LEAST_PLACES = 2 * IMAGE_MAX_TILES,
     MOST_WORKERS = 16
 };
+
+// ---- numbers
+
+// Finds it in a set of KNOWN_WAYS entries, or puts it in place of their oldest.
+uint32_t tiles_number(struct tile_cache *c, const struct sha256 *key, struct err *err)
+{
+    uint32_t set;
+
+    memcpy(&set, key->at, sizeof set);
+    struct known_tile *ways = &c->known[set % (KNOWN_TILES / KNOWN_WAYS) * KNOWN_WAYS], *oldest = ways;
+    for (uint32_t i = 0; i < KNOWN_WAYS; i++) {
+        if (ways[i].number && sha256_eq(&ways[i].key, key)) {
+            c->latest[ways[i].number % KNOWN_TILES] = ways[i];
+            return ways[i].number;
+        }
+        oldest = ways[i].number < oldest->number ? &ways[i] : oldest;
+    }
+    if (c->n_numbers >= STEP_TOKEN_INVALID - STEP_TOKEN_POOLED - 1) {
+        err_set(err, ERR_LIMIT, "this engine has seen %u tiles of pictures and takes no more; open it anew",
+                c->n_numbers);
+        return 0;
+    }
+    *oldest = (struct known_tile){ *key, ++c->n_numbers };
+    c->latest[oldest->number % KNOWN_TILES] = *oldest;
+    return oldest->number;
+}
+
+bool tiles_key(const struct tile_cache *c, uint32_t number, struct sha256 *key)
+{
+    const struct known_tile *k = &c->latest[number % KNOWN_TILES];
+
+    *key = k->key;
+    return k->number == number;
+}
+
+// Of a tile that was forgotten: a key that no page on disk has.
+static struct sha256 key_of_token(void *cache, uint32_t token)
+{
+    struct tile_cache *c = cache;
+    uint32_t number = token - STEP_TOKEN_POOLED;
+    struct sha256 key;
+
+    if (!tiles_key(c, number, &key)) {
+        key = c->identity;
+        memcpy(key.at, &c->secret, sizeof c->secret);
+        memcpy(key.at + sizeof c->secret, &number, sizeof number);
+    }
+    return key;
+}
+
+// ---- opening
+
+// All that an embedding depends on but the pixels and the device.
+static bool identify(struct tile_cache *c, const struct model_file *file, struct err *err)
+{
+    const struct image_processor *p = &c->vision.tower.config.processor;
+    struct sha256_stream *s = sha256_open();
+    bool ok = s ? kv_persist_identity_of_file(file, &c->identity, err) : err_memory(err, "a tower's digest");
+
+    if (ok) {
+        sha256_add(s, c->identity.at, sizeof c->identity.at);
+        sha256_add(s, &p->rescale, sizeof p->rescale);
+        sha256_add(s, p->mean, sizeof p->mean);
+        sha256_add(s, p->std, sizeof p->std);
+        c->identity = sha256_take(s);
+    }
+    sha256_close(s);
+    return ok;
+}
+
+static uint32_t count_pool_places(const struct tower *t)
+{
+    uint32_t n = POOL_ROWS / tower_rows(t);
+    return n > LEAST_PLACES ? n : LEAST_PLACES;
+}
+
+uint64_t tiles_scratch_need(const struct tower *t, struct device *device)
+{
+    return vision_scratch_need(t, device, count_pool_places(t));
+}
 
 bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
                 struct err *err)
@@ -31,19 +114,23 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
     c->workers = thread_pool_create(n_workers < MOST_WORKERS ? n_workers : MOST_WORKERS);
     if (!tower_bind(&sizes, file, e->loaded->model.config.n_cols, err))
         return false;
-    uint32_t n = POOL_ROWS / tower_rows(&sizes);
+    uint32_t n_places = count_pool_places(&sizes);
     tower_release(&sizes);
     struct vision_plan plan = { .file = file,
                                 .device = e->loaded->devices.at[e->loaded->placement.device[0]],
                                 .n_out = e->loaded->model.config.n_cols,
-                                .n_places = n > LEAST_PLACES ? n : LEAST_PLACES,
+                                .n_places = n_places,
                                 .exact = shape->exact,
                                 .invariant = shape->invariant };
     c->known = mem_alloc_array(KNOWN_TILES, sizeof *c->known);
+    c->latest = mem_alloc_array(KNOWN_TILES, sizeof *c->latest);
     c->places = mem_alloc_array(plan.n_places, sizeof *c->places);
-    if (!c->known || !c->places)
+    if (!c->known || !c->latest || !c->places)
         return err_memory(err, "the tiles of pictures");
-    return vision_create(&c->vision, &plan, err);
+    c->secret = random_u64();
+    e->kv.tile_key = key_of_token;
+    e->kv.tile_key_arg = c;
+    return vision_create(&c->vision, &plan, err) && identify(c, file, err);
 }
 
 const struct buffer *tiles_pool(const struct engine *e)
@@ -59,6 +146,7 @@ void tiles_close(struct engine *e)
     thread_pool_destroy(e->tiles->workers);
     pthread_mutex_destroy(&e->tiles->workers_lock);
     mem_free(e->tiles->known);
+    mem_free(e->tiles->latest);
     mem_free(e->tiles->places);
     mem_free(e->tiles);
     e->tiles = NULL;
@@ -77,106 +165,67 @@ void tiles_work_end(struct engine *e, struct thread_pool *workers)
         pthread_mutex_unlock(&e->tiles->workers_lock);
 }
 
-// ---- numbers
+// ---- a request's tiles
 
-// The key's number, found in a set of KNOWN_WAYS entries or put in place of its oldest.
-static uint32_t number_of(struct tile_cache *c, const struct sha256 *key, struct err *err)
+static bool cut_pictures(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
-    uint32_t set;
-
-    memcpy(&set, key->at, sizeof set);
-    struct known_tile *ways = &c->known[set % (KNOWN_TILES / KNOWN_WAYS) * KNOWN_WAYS], *oldest = ways;
-    for (uint32_t i = 0; i < KNOWN_WAYS; i++) {
-        if (ways[i].number && sha256_eq(&ways[i].key, key))
-            return ways[i].number;
-        oldest = ways[i].number < oldest->number ? &ways[i] : oldest;
-    }
-    if (c->n_numbers >= STEP_TOKEN_INVALID - STEP_TOKEN_POOLED - 1) {
-        err_set(err, ERR_LIMIT, "this engine has seen %u tiles of pictures and takes no more; open it anew",
-                c->n_numbers);
-        return 0;
-    }
-    *oldest = (struct known_tile){ *key, ++c->n_numbers };
-    return oldest->number;
-}
-
-struct hash_job {
-    const uint8_t *rgb;
-    uint64_t bytes; // of a tile
-    struct sha256 *keys;
-    uint32_t n, n_threads;
-    bool failed[MOST_WORKERS];
-};
-
-static void hash_some(void *arg, unsigned thread)
-{
-    struct hash_job *j = arg;
-    struct sha256_stream *sums = sha256_open();
-
-    j->failed[thread] = !sums;
-    for (uint32_t i = thread; sums && i < j->n; i += j->n_threads) {
-        sha256_add(sums, j->rgb + i * j->bytes, j->bytes);
-        j->keys[i] = sha256_take(sums);
-    }
-    sha256_close(sums);
-}
-
-// keys: [n]
-static bool hash_tiles(struct request *r, uint32_t n, struct sha256 *keys, struct err *err)
-{
-    struct thread_pool *workers = tiles_work_begin(r->engine);
-    struct hash_job j = { .rgb = r->tiles.rgb,
-                          .bytes = vision_tile_bytes(&r->engine->tiles->vision),
-                          .keys = keys,
-                          .n = n,
-                          .n_threads = workers ? thread_pool_size(workers) : 1 };
+    struct request_tiles *t = &r->tiles;
+    struct image_work work = { .pool = tiles_work_begin(r->engine) };
     bool ok = true;
 
-    if (workers)
-        thread_pool_run(workers, hash_some, &j);
-    else
-        hash_some(&j, 0);
-    tiles_work_end(r->engine, workers);
-    for (uint32_t i = 0; i < j.n_threads; i++)
-        ok = ok && !j.failed[i];
-    return ok || err_memory(err, "a tile's key");
-}
-
-static bool number_tiles(struct request *r, uint32_t n, struct err *err)
-{
-    struct engine *e = r->engine;
-    struct sha256 *keys = mem_alloc_array(n, sizeof *keys);
-    bool ok = keys ? hash_tiles(r, n, keys, err) : err_memory(err, "a tile's key");
-
-    pthread_mutex_lock(&e->state);
-    for (uint32_t i = 0; ok && i < n; i++) {
-        r->tiles.numbers[i] = number_of(e->tiles, &keys[i], err);
-        ok = r->tiles.numbers[i] != 0;
+    t->pictures = mem_alloc_array(o->n_pictures, sizeof(struct picture_tiles *));
+    ok = t->pictures || err_memory(err, "a request's pictures");
+    for (size_t i = 0; ok && i < o->n_pictures; i++) {
+        const struct ingot_picture *p = o->pictures[i];
+        struct image_processor processor = prompt_picture_processor(r->engine, o, i);
+        t->pictures[i] = picture_cut_take(p->cut, &p->inner, &processor, &work, err);
+        ok = t->pictures[i] != NULL;
+        t->n_pictures += ok;
+        t->n += ok ? t->pictures[i]->tiles.n_tiles : 0;
     }
-    pthread_mutex_unlock(&e->state);
-    mem_free(keys);
+    tiles_work_end(r->engine, work.pool);
     return ok;
 }
 
-// ---- a request's tiles
-
-// The request has the pixels already where they were cut for it.
-static bool copy_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
+static bool make_lists(struct request_tiles *t, struct err *err)
 {
-    uint64_t bytes = vision_tile_bytes(&r->engine->tiles->vision);
-    struct request_tiles *t = &r->tiles;
-    bool own = t->rgb != NULL;
-
-    t->rgb = own ? t->rgb : mem_alloc_array(o->n_tiles, bytes);
-    t->numbers = mem_alloc_array(o->n_tiles, sizeof *t->numbers);
-    t->first = mem_alloc_array(o->n_tiles, sizeof *t->first);
-    t->places = mem_alloc_array(o->n_tiles, sizeof *t->places);
+    t->rgb = mem_alloc_array(t->n, sizeof *t->rgb);
+    t->numbers = mem_alloc_array(t->n, sizeof *t->numbers);
+    t->first = mem_alloc_array(t->n, sizeof *t->first);
+    t->places = mem_alloc_array(t->n, sizeof *t->places);
     if (!t->rgb || !t->numbers || !t->first || !t->places)
         return err_memory(err, "a request's pictures");
-    if (!own)
-        memcpy(t->rgb, o->tiles, o->n_tiles * bytes);
-    memset(t->places, 0xff, o->n_tiles * sizeof *t->places); // TILE_NOT_HELD
+    memset(t->places, 0xff, t->n * sizeof *t->places); // TILE_NOT_HELD
     return true;
+}
+
+// Its number is that of the tower's key for these pixels.
+static bool number_tile(struct tile_cache *c, struct sha256_stream *s, const struct sha256 *pixels,
+                        uint32_t *number, struct err *err)
+{
+    sha256_add(s, c->identity.at, sizeof c->identity.at);
+    sha256_add(s, pixels->at, sizeof pixels->at);
+    struct sha256 key = sha256_take(s);
+    *number = tiles_number(c, &key, err);
+    return *number != 0;
+}
+
+static bool number_tiles(struct request *r, struct err *err)
+{
+    struct request_tiles *t = &r->tiles;
+    struct engine *e = r->engine;
+    struct sha256_stream *s = sha256_open();
+    bool ok = s || err_memory(err, "a tile's key");
+
+    pthread_mutex_lock(&e->state);
+    for (uint32_t i = 0, at = 0; ok && i < t->n_pictures; i++)
+        for (uint32_t k = 0; ok && k < t->pictures[i]->tiles.n_tiles; k++, at++) {
+            t->rgb[at] = t->pictures[i]->tiles.rgb + k * picture_tile_bytes(t->pictures[i]);
+            ok = number_tile(e->tiles, s, &t->pictures[i]->keys[k], &t->numbers[at], err);
+        }
+    pthread_mutex_unlock(&e->state);
+    sha256_close(s);
+    return ok;
 }
 
 static uint32_t count_places(const struct request *r)
@@ -215,46 +264,38 @@ bool tiles_refuse(struct err *err)
         "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
 }
 
-static bool take_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
+static bool check_places(const struct request *r, struct err *err)
 {
-    const struct engine *e = r->engine;
+    uint32_t n_places = count_places(r), n_rows = tower_rows(&r->engine->tiles->vision.tower),
+             n_tiles = r->tiles.n;
 
-    if (o->n_tiles == 0)
-        return true;
-    if (!e->tiles)
-        return tiles_refuse(err);
-    if (o->n_tiles > 16 * IMAGE_MAX_TILES)
-        return err_set(err, ERR_LIMIT, "%u tiles of pictures; want at most %d in a request", o->n_tiles,
-                       16 * IMAGE_MAX_TILES);
-    uint32_t n_places = count_places(r), n_rows = tower_rows(&e->tiles->vision.tower);
-    if (n_places != o->n_tiles * n_rows)
-        return err_set(err, ERR_INPUT,
-                       "the prompt has %u image places; %u tiles of pictures need %u each, %u together",
-                       n_places, o->n_tiles, n_rows, o->n_tiles * n_rows);
-    if (!copy_tiles(r, o, err) || !number_tiles(r, o->n_tiles, err))
-        return false;
-    r->tiles.n = o->n_tiles;
-    r->result.n_tiles = o->n_tiles;
-    return place_tiles(r, err);
+    return n_places == n_tiles * n_rows ||
+           err_set(err, ERR_INPUT,
+                   "the prompt has %u image places; %u tiles of pictures need %u each, %u together", n_places,
+                   n_tiles, n_rows, n_tiles * n_rows);
 }
 
 bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
-    struct ingot_request_options own = *o;
     uint64_t begun = clock_ns();
 
     if (o->n_pictures == 0)
-        return take_tiles(r, o, err);
-    if (!prompt_pictures_split(r->engine, o, &r->tiles.rgb, &own.n_tiles, err))
+        return true;
+    if (!cut_pictures(r, o, err) || !check_places(r, err) || !make_lists(&r->tiles, err) ||
+        !number_tiles(r, err))
         return false;
+    r->result.n_tiles = r->tiles.n;
     r->result.split_ms = (double)(clock_ns() - begun) / 1e6;
     for (size_t i = 0; i < o->n_pictures; i++)
         r->result.read_ms += o->pictures[i]->read_ms;
-    return take_tiles(r, &own, err);
+    return place_tiles(r, err);
 }
 
 void tiles_release(struct request_tiles *t)
 {
+    for (uint32_t i = 0; i < t->n_pictures; i++)
+        picture_tiles_drop(t->pictures[i]);
+    mem_free(t->pictures);
     mem_free(t->rgb);
     mem_free(t->numbers);
     mem_free(t->first);
@@ -294,12 +335,18 @@ static void let_go(struct tile_cache *c, struct request *r, uint32_t tile)
 {
     if (r->tiles.places[tile] == (uint32_t)TILE_NOT_HELD)
         return;
-    c->places[r->tiles.places[tile]].n_holders--;
+    struct pool_place *place = &c->places[r->tiles.places[tile]];
+    if (--place->n_holders == 0 && !r->engine->kv.prefix) // every prompt is computed anew
+        place->number = 0;
     r->tiles.places[tile] = (uint32_t)TILE_NOT_HELD;
 }
 
 void tiles_drop(struct request *r)
 {
+    struct tile_cache *c = r->engine->tiles;
+
+    for (uint32_t i = 0; c && i < c->n_planned; i++)
+        c->planned_for[i] = c->planned_for[i] == r ? NULL : c->planned_for[i];
     for (uint32_t i = 0; i < r->tiles.n; i++)
         let_go(r->engine->tiles, r, i);
     r->tiles.n_fed = 0;
@@ -322,8 +369,8 @@ static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, ui
         if (c->n_planned >= most || (place = oldest_free(c)) == (uint32_t)TILE_NOT_HELD)
             return false;
         c->places[place].number = r->tiles.numbers[tile];
-        c->planned[c->n_planned] =
-            (struct vision_tile){ r->tiles.rgb + tile * vision_tile_bytes(&c->vision), place };
+        c->places[place].ready = isinf(c->budget_ns);
+        c->planned[c->n_planned] = (struct vision_tile){ r->tiles.rgb[tile], place };
         c->planned_for[c->n_planned++] = r;
     } else {
         r->result.n_tiles_cached++;
@@ -332,13 +379,41 @@ static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, ui
     return true;
 }
 
-void tiles_plan(struct engine *e, bool beside_answers)
+// Gives up what was begun for requests that have all ended since.
+static void give_up_unwanted(struct tile_cache *c)
 {
-    struct tile_cache *c = e->tiles;
+    uint32_t n_holders = 0;
 
-    if (!c)
+    for (uint32_t i = 0; i < c->n_planned; i++)
+        n_holders += c->places[c->planned[i].place].n_holders;
+    if (n_holders > 0)
         return;
-    uint32_t most = beside_answers ? 1 : vision_most_tiles(&c->vision);
+    for (uint32_t i = 0; i < c->n_planned; i++)
+        c->places[c->planned[i].place].number = 0;
+    c->n_planned = 0;
+    c->is_begun = false;
+}
+
+static bool is_planned_for(const struct tile_cache *c, const struct request *r)
+{
+    bool is = false;
+
+    for (uint32_t i = 0; i < c->n_planned; i++)
+        is |= c->planned_for[i] == r;
+    return is;
+}
+
+// Whether a prompt could be read that does not wait for what is being encoded.
+static bool others_read(const struct engine *e)
+{
+    for (const struct request *r = e->first; r; r = r->next)
+        if (r->state == REQUEST_PREFILL && !is_planned_for(e->tiles, r))
+            return true;
+    return false;
+}
+
+static void plan_tiles(struct engine *e, struct tile_cache *c, uint32_t most)
+{
     for (struct request *r = e->first; r; r = r->next) {
         if (r->state != REQUEST_PREFILL || r->tiles.n == 0)
             continue;
@@ -349,24 +424,63 @@ void tiles_plan(struct engine *e, bool beside_answers)
     }
 }
 
-bool tiles_encode(struct engine *e, struct err *err)
+bool tiles_plan(struct engine *e, uint32_t n_decode)
 {
     struct tile_cache *c = e->tiles;
 
-    if (!c || c->n_planned == 0)
+    if (!c)
         return true;
-    struct vision_times times = { 0 };
-    bool ok = vision_encode(&c->vision, c->planned, c->n_planned, &times, err);
+    give_up_unwanted(c);
+    // a device with a queue encodes a tile in about a step
+    c->budget_ns = c->vision.device->queue ? INFINITY : prefill_budget_ns(&e->prefill_budget, n_decode);
+    plan_tiles(e, c, c->n_planned ? 0 : n_decode ? 1 : vision_most_tiles(&c->vision));
+    for (uint32_t i = 0; i < c->n_planned && isinf(c->budget_ns); i++)
+        c->places[c->planned[i].place].ready = true;
+    if (c->n_planned == 0 || isinf(c->budget_ns))
+        return true;
+    if (others_read(e) && e->n_steps % 2) // they take turns
+        c->budget_ns = 0;
+    return c->budget_ns == 0;
+}
+
+static void note_encoded(struct tile_cache *c)
+{
+    const struct vision_times *t = &c->vision.times;
+
     for (uint32_t i = 0; i < c->n_planned; i++) {
-        struct ingot_result *r = &c->planned_for[i]->result;
-        r->encode_ms += times.all / c->n_planned;
-        r->patch_ms += times.embed / c->n_planned;
-        r->connect_ms += times.connect / c->n_planned;
+        struct request *r = c->planned_for[i];
+        c->places[c->planned[i].place].ready = true;
+        if (!r)
+            continue;
+        r->result.encode_ms += t->all / c->n_planned;
+        r->result.patch_ms += t->embed / c->n_planned;
+        r->result.connect_ms += t->connect / c->n_planned;
     }
     c->n_encoded += c->n_planned;
     c->n_plays++;
     c->n_planned = 0;
+    c->is_begun = false;
+}
+
+bool tiles_encode(struct engine *e, struct err *err)
+{
+    struct tile_cache *c = e->tiles;
+    bool done = false;
+
+    if (!tiles_in_step(e))
+        return true;
+    if (!c->is_begun && !vision_begin(&c->vision, c->planned, c->n_planned, err))
+        return false;
+    c->is_begun = true;
+    bool ok = vision_continue(&c->vision, c->budget_ns, &done, err);
+    if (done)
+        note_encoded(c);
     return ok;
+}
+
+bool tiles_in_step(const struct engine *e)
+{
+    return e->tiles && e->tiles->n_planned > 0 && e->tiles->budget_ns > 0;
 }
 
 bool tiles_token(struct request *r, uint32_t *token)
@@ -379,7 +493,7 @@ bool tiles_token(struct request *r, uint32_t *token)
     uint32_t n_rows = tower_rows(&r->engine->tiles->vision.tower), tile = t->n_fed;
     while (t->first[tile] + n_rows <= r->n_fed)
         tile++;
-    if (t->places[tile] == (uint32_t)TILE_NOT_HELD)
+    if (t->places[tile] == (uint32_t)TILE_NOT_HELD || !r->engine->tiles->places[t->places[tile]].ready)
         return false;
     *token = STEP_TOKEN_POOLED | (t->places[tile] * n_rows + r->n_fed - t->first[tile]);
     return true;

@@ -1,6 +1,7 @@
 // model_info.c - see model_info.h.
 #include "model_tools/model_info.h"
 #include "engine/embedded.h"
+#include "engine/tiles.h"
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
@@ -41,6 +42,10 @@ bool model_info_open(struct model_info *s, const char *path, uint32_t n_context,
     if (s->known)
         count(s, n_context);
     model_eyes_find(&s->eyes, path, s->file, s->known ? s->model.config.n_cols : 0);
+    if (s->known && s->eyes.known) {
+        s->memory.weights += s->eyes.tower.weight_bytes;
+        s->memory.scratch += tiles_scratch_need(&s->eyes.tower, NULL);
+    }
     return true;
 }
 

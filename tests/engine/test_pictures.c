@@ -18,10 +18,9 @@ static void pictures_give_the_reference_logits(void **state)
     }
 }
 
-static struct ingot_result ask(struct ingot_engine *engine, const struct case_of_pictures *c,
-                               const char *salt)
+static struct ingot_result ask(struct ingot_engine *engine, struct case_of_pictures *c, const char *salt)
 {
-    struct ingot_request_options r = request_of(c);
+    struct ingot_request_options r = request_of(c, engine);
     struct ingot_result result;
     struct ingot_error error = { 0 };
 
@@ -87,10 +86,11 @@ static void what_a_picture_costs(void **state)
     (void)state;
     case_open(&c, "smolvlm");
     struct ingot_engine_options o = ingot_engine_defaults();
+    o.speculate = INGOT_SPECULATE_OFF; // by measured times, and steps are counted here
     o.n_batch = 16;
     struct ingot_engine *engine = open_eyes(&picture_files[0], o);
     const struct engine *e = &engine->inner;
-    struct ingot_request_options r = request_of(&c);
+    struct ingot_request_options r = request_of(&c, engine);
     const struct device_counters before = e->loaded->devices.at[0]->counters;
     uint32_t n_steps = 0;
 
@@ -135,12 +135,12 @@ static void answers_do_not_depend_on_what_is_kept(void **state)
 
     (void)state;
     case_open(&c, "smolvlm");
-    struct ingot_request_options r = request_of(&c);
-    r.max_tokens = 8;
     for (uint32_t i = 0; i < 3; i++) {
         struct ingot_engine_options o = ingot_engine_defaults();
         o.n_batch = i == 2 ? 5 : 512;
         struct ingot_engine *engine = open_eyes(&picture_files[1], o);
+        struct ingot_request_options r = request_of(&c, engine);
+        r.max_tokens = 8;
         for (uint32_t k = 0; k <= (i == 1); k++) {
             lists[i].n = 0;
             assert_true(ingot_generate(engine, &r, keep_tokens, &lists[i], NULL, &error));
@@ -205,6 +205,7 @@ static void check_parts(struct ingot_engine *engine, struct ingot_request_option
     struct image_processor processor = engine->inner.tiles->vision.tower.config.processor;
     struct ingot_request_options by_hand = ingot_request_defaults();
     struct last_logits whole = logits_of(engine, r, &result);
+    uint32_t n_cut = 0;
     uint8_t *all = NULL;
     size_t bytes = 0;
 
@@ -218,19 +219,22 @@ static void check_parts(struct ingot_engine *engine, struct ingot_request_option
         all = realloc(all, bytes + n);
         memcpy(all + bytes, tiles.rgb, n);
         bytes += n;
-        by_hand.n_tiles += tiles.n_tiles;
+        n_cut += tiles.n_tiles;
         image_tiles_free(&tiles);
     }
     struct ingot_prompt *prompt = ingot_prompt_render(engine, &r, &error);
     assert_non_null(prompt);
     by_hand.tokens = ingot_prompt_tokens(prompt, &by_hand.n_tokens, &error);
-    by_hand.tiles = all;
-    assert_int_equal(by_hand.n_tiles, n_tiles);
+    struct ingot_picture *cut = picture_of_tiles(engine, all, n_cut);
+    by_hand.pictures = (const struct ingot_picture *const *)&cut;
+    by_hand.n_pictures = 1;
+    assert_int_equal(n_cut, n_tiles);
     assert_int_equal(by_hand.n_tokens, result.n_prompt);
     by_hand.cache_salt = "apart";
     struct last_logits parts = logits_of(engine, by_hand, &result);
     assert_memory_equal(whole.at, parts.at, 331 * sizeof(float));
     ingot_prompt_free(prompt);
+    ingot_picture_free(cut);
     free(all);
 }
 
@@ -285,16 +289,18 @@ static void what_does_not_fit_is_refused(void **state)
 
     (void)state;
     case_open(&c, "smolvlm");
-    struct ingot_request_options r = request_of(&c);
     struct ingot_engine *engine = open_eyes(&blind, ingot_engine_defaults());
+    struct ingot_request_options r = request_of(&c, engine);
     expect_refusal(engine, &r, "this model has no eyes");
     ingot_engine_close(engine);
     engine = open_eyes(&picture_files[0], ingot_engine_defaults());
-    r.n_tiles--;
+    c.n_tiles--;
+    r = request_of(&c, engine);
     expect_refusal(engine, &r, "image places");
-    r.n_tiles = 0;
+    r.n_pictures = 0;
     expect_refusal(engine, &r, "is 4294967295");
-    r = request_of(&c);
+    c.n_tiles++;
+    r = request_of(&c, engine);
     c.tokens[first_place(&c)] = 0x80000001; // a number of the engine's own
     expect_refusal(engine, &r, "is 2147483649");
 
@@ -327,7 +333,7 @@ static void cancelling_frees_the_places(void **state)
     case_open(&c, "smolvlm");
     o.n_batch = 4;
     struct ingot_engine *engine = open_eyes(&picture_files[0], o);
-    struct ingot_request_options r = request_of(&c);
+    struct ingot_request_options r = request_of(&c, engine);
     struct ingot_request *request = ingot_submit(engine, &r, &error);
     assert_non_null(request);
     assert_true(ingot_step(engine, &busy, &error));
@@ -345,6 +351,140 @@ static void cancelling_frees_the_places(void **state)
     case_close(&c);
 }
 
+static struct ingot_request *begin(struct ingot_engine *engine, const struct ingot_request_options *r)
+{
+    struct ingot_error error = { 0 };
+    struct ingot_request *request = ingot_submit(engine, r, &error);
+
+    assert_ok(request != NULL, &error);
+    return request;
+}
+
+// An answer that never ends, and as slow as a test wants it: a step may not get longer at all, so that the
+// encoder has one command in each.
+static struct ingot_request *begin_slow_answer(struct ingot_engine *engine)
+{
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_error error = { 0 };
+    bool busy;
+
+    r.tokens = (const uint32_t[]){ 1, 20, 30 };
+    r.n_tokens = 3;
+    r.ignore_eos = true;
+    struct ingot_request *answer = begin(engine, &r);
+    for (int i = 0; i < 4; i++)
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+    engine->inner.prefill_budget.decode_ns = 1e12;
+    return answer;
+}
+
+static uint32_t steps_while_encoding(struct ingot_engine *engine, uint64_t n_encoded)
+{
+    struct ingot_error error = { 0 };
+    uint32_t n = 0;
+    bool busy;
+
+    while (engine->inner.tiles->n_encoded < n_encoded && n < 2000) {
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+        n++;
+    }
+    return n;
+}
+
+static struct ingot_engine_options without_stretch(void)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+
+    o.step_stretch = 1;
+    o.n_sequences = 3;
+    return o;
+}
+
+// Beside an answer a tile takes as many steps as the tower has commands, each with a token of that answer;
+// and the picture's own answer has the same tokens as alone.
+static void a_picture_does_not_hold_up_answers(void **state)
+{
+    struct first_tokens alone = { 0 }, beside = { 0 };
+    struct case_of_pictures c;
+    struct ingot_error error = { 0 };
+    struct ingot_event event;
+    bool busy;
+
+    (void)state;
+    case_open(&c, "smolvlm");
+    struct ingot_engine *engine = open_eyes(&picture_files[1], without_stretch());
+    struct ingot_request_options r = request_of(&c, engine);
+    r.max_tokens = 8;
+    assert_ok(ingot_generate(engine, &r, keep_tokens, &alone, NULL, &error), &error);
+    ingot_engine_close(engine);
+
+    engine = open_eyes(&picture_files[1], without_stretch());
+    struct ingot_request *answer = begin_slow_answer(engine), *asks = begin(engine, &r);
+    size_t before = ingot_request_n_events(answer, &busy);
+    uint32_t n = steps_while_encoding(engine, 1);
+    assert_true(n >= tape_n_commands(engine->inner.tiles->vision.tapes[0]));
+    assert_int_equal(ingot_request_n_events(answer, &busy) - before, n);
+    // a prompt without pictures is read meanwhile
+    r.n_pictures = 0;
+    r.tokens = (const uint32_t[]){ 1, 21, 31 };
+    r.n_tokens = 3;
+    r.max_tokens = 1;
+    struct ingot_request *other = begin(engine, &r);
+    for (int i = 0; i < 200 && !(ingot_request_n_events(other, &busy), busy); i++)
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+    assert_true(engine->inner.tiles->n_encoded < c.n_tiles);
+    ingot_cancel(answer);
+    while (beside.n < 8) {
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+        while (ingot_poll(asks, &event))
+            keep_tokens(&beside, &event);
+    }
+    assert_memory_equal(&alone, &beside, sizeof alone);
+    ingot_request_free(other);
+    ingot_request_free(asks);
+    ingot_request_free(answer);
+    ingot_engine_close(engine);
+    case_close(&c);
+}
+
+// A tile whose only request ends is given up, and its place is free; one that another request wants too is
+// not.
+static void cancelling_gives_up_what_was_begun(void **state)
+{
+    struct case_of_pictures c;
+    struct ingot_error error = { 0 };
+    bool busy;
+
+    (void)state;
+    case_open(&c, "smolvlm");
+    struct ingot_engine *engine = open_eyes(&picture_files[1], without_stretch());
+    struct ingot_request_options r = request_of(&c, engine);
+    struct tile_cache *cache = engine->inner.tiles;
+    struct ingot_request *answer = begin_slow_answer(engine), *first = begin(engine, &r);
+    for (int i = 0; i < 10; i++)
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+    assert_true(cache->is_begun && cache->vision.n_played > 0 && cache->n_planned == 1);
+    uint32_t place = cache->planned[0].place;
+    ingot_request_free(first);
+    assert_ok(ingot_step(engine, &busy, &error), &error);
+    assert_true(!cache->is_begun && cache->n_planned == 0 && cache->places[place].number == 0);
+
+    first = begin(engine, &r);
+    r.cache_salt = "another";
+    struct ingot_request *second = begin(engine, &r);
+    for (int i = 0; i < 10; i++)
+        assert_ok(ingot_step(engine, &busy, &error), &error);
+    assert_true(cache->is_begun);
+    ingot_request_free(first);
+    assert_true(steps_while_encoding(engine, 1) < 2000);
+    ingot_request_free(second);
+    ingot_request_free(answer);
+    for (uint32_t i = 0; i < cache->vision.n_places; i++)
+        assert_int_equal(cache->places[i].n_holders, 0);
+    ingot_engine_close(engine);
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +495,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(pictures_find_their_places_in_prompts),
         cmocka_unit_test(cancelling_frees_the_places),
+        cmocka_unit_test(a_picture_does_not_hold_up_answers),
+        cmocka_unit_test(cancelling_gives_up_what_was_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // test_prefill_budget.c - how far a prompt may stretch the steps of running answers, on machines that are
 // made up.
+#include <math.h>
 #include "engine/prefill_budget.h"
 #include "testing.h"
 
@@ -56,10 +57,33 @@ static void without_answers_or_limit_a_prompt_gets_all_rows(void **state)
     assert_int_equal(prefill_budget_rows(&pace, 3, 0), 0);
 }
 
+// The encoder of pictures may add to a step what a prompt may, and after a while a step without it is
+// measured.
+static void the_encoder_has_the_time_of_a_prompt(void **state)
+{
+    struct prefill_budget none = { .stretch = 0 }, pace = { .stretch = 1.5 };
+
+    (void)state;
+    assert_true(isinf(prefill_budget_ns(&none, 3)) && isinf(prefill_budget_ns(&pace, 0)));
+    assert_true(prefill_budget_ns(&pace, 1) == 0);
+    prefill_budget_note(&pace, 1, 0, 40000000);
+    assert_true(prefill_budget_ns(&pace, 1) == 20000000);
+    for (int i = 0; i < 32; i++) {
+        assert_true(prefill_budget_ns(&pace, 1) > 0);
+        prefill_budget_note_encoding(&pace, 1);
+    }
+    assert_true(prefill_budget_ns(&pace, 1) == 0);
+    prefill_budget_note(&pace, 1, 0, 40000000);
+    assert_true(prefill_budget_ns(&pace, 1) == 20000000);
+    pace.stretch = 1;
+    assert_true(prefill_budget_ns(&pace, 1) == 1); // never 0, so that it ends
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_stretches_no_step_beyond_the_limit),
+        cmocka_unit_test(the_encoder_has_the_time_of_a_prompt),
         cmocka_unit_test(steps_below_a_millisecond_are_filled),
         cmocka_unit_test(without_answers_or_limit_a_prompt_gets_all_rows),
     };

@@ -9,7 +9,7 @@ import sys
 from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-ABI = 1
+ABI = 2
 NO_TOKEN = 0xFFFFFFFF
 PARSE_SPECIAL, ADD_SPECIAL, KEEP_SPECIAL = 1, 2, 4
 

@@ -219,12 +219,10 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .page_tokens = PAGE_TOKENS,
         .takes_pictures = e->tiles != NULL,
     };
-    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
-        all.page_bytes += stage_page_bytes(&e->loaded->stages[i]);
-        for (uint32_t b = 0; b < N_BUCKETS; b++)
-            all.scratch_bytes += e->loaded->stages[i].buckets[b].tape
-                                     ? tape_scratch_bytes(e->loaded->stages[i].buckets[b].tape)
-                                     : 0;
+    if (e->tiles) {
+        all.n_parameters += e->tiles->vision.tower.n_parameters;
+        all.weight_bytes += e->tiles->vision.tower.weight_bytes;
+        all.scratch_bytes += vision_scratch_bytes(&e->tiles->vision);
     }
     copy_name(e, all.model_name, sizeof all.model_name);
     snprintf(all.architecture, sizeof all.architecture, "%s", e->loaded->model.arch->name);

@@ -7,9 +7,15 @@
 static struct ingot_picture *create(struct err *err)
 {
     struct ingot_picture *p = mem_alloc(sizeof *p);
+    struct picture_cut *cut = p ? mem_alloc(sizeof *cut) : NULL;
 
-    if (!p)
+    if (!cut) {
+        mem_free(p);
         err_memory(err, "a picture");
+        return NULL;
+    }
+    picture_cut_create(cut);
+    p->cut = cut;
     return p;
 }
 
@@ -77,7 +83,10 @@ const uint8_t *ingot_picture_rgb(const struct ingot_picture *picture)
 
 void ingot_picture_free(struct ingot_picture *picture)
 {
-    if (picture)
-        picture_free(&picture->inner);
+    if (!picture)
+        return;
+    picture_free(&picture->inner);
+    picture_cut_release(picture->cut);
+    mem_free(picture->cut);
     mem_free(picture);
 }

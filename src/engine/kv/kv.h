@@ -58,6 +58,9 @@ struct kv {
     // called before a page of the index is overwritten, or NULL
     void (*before_loss)(void *arg, uint32_t page);
     void *before_loss_arg;
+    // the key of the tile that a token of a picture's row names, or NULL: there are no pictures
+    struct sha256 (*tile_key)(void *arg, uint32_t token);
+    void *tile_key_arg;
 };
 
 // n_pages 0: enough for all slots at full length, so that a running sequence never waits for pages.

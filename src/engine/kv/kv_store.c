@@ -17,7 +17,7 @@ static const char MAGIC[8] = "ingotkv1", ENDING[] = ".page", PART[] = ".part";
 
 struct head {
     char magic[8];
-    struct sha256 model, key, parent_key;
+    struct sha256 model, key, parent_key, media;
     uint32_t tokens[PAGE_TOKENS];
     uint64_t page_bytes;
 };
@@ -205,9 +205,11 @@ unsigned char *kv_store_room(struct kv_store *s)
 
 static struct head head_of(const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes)
 {
-    struct head h = {
-        .model = *model, .key = page->key, .parent_key = page->parent_key, .page_bytes = page_bytes
-    };
+    struct head h = { .model = *model,
+                      .key = page->key,
+                      .parent_key = page->parent_key,
+                      .media = page->media,
+                      .page_bytes = page_bytes };
 
     memcpy(h.magic, MAGIC, sizeof h.magic);
     memcpy(h.tokens, page->tokens, sizeof h.tokens);
@@ -223,7 +225,7 @@ static bool write_file(const struct kv_store *s, const char *path)
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return false;
-    bool ok = write_all(fd, s->image, s->image_bytes);
+    bool ok = file_write_all(fd, s->image, s->image_bytes);
     ok = close(fd) == 0 && ok && rename(part, path) == 0;
     int error = errno;
     if (!ok)

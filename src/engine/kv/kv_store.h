@@ -22,6 +22,7 @@ struct kv_store_options {
 
 struct kv_store_page {
     struct sha256 key, parent_key;
+    struct sha256 media; // of the pictures' tiles in it, zero without
     uint32_t tokens[PAGE_TOKENS];
 };
 

@@ -84,7 +84,29 @@ struct sha256 prefix_root(struct prefix *x, const char *salt)
     return sha256_take(x->sums);
 }
 
-static struct sha256 key_after(struct prefix *x, const struct sha256 *before, const uint32_t *tokens)
+// A tile's rows follow each other.
+struct prefix_content prefix_content(const struct kv *kv, const uint32_t *tokens)
+{
+    struct prefix_content c = { 0 };
+    uint32_t n_tiles = 0;
+
+    for (uint32_t i = 0; i < PAGE_TOKENS; i++) {
+        c.tokens[i] = tokens[i];
+        if (tokens[i] < STEP_TOKEN_POOLED)
+            continue;
+        if (i == 0 || tokens[i] != tokens[i - 1]) {
+            struct sha256 key = kv->tile_key(kv->tile_key_arg, tokens[i]);
+            sha256_add(kv->prefix->sums, key.at, sizeof key.at);
+            n_tiles++;
+        }
+        c.tokens[i] = STEP_TOKEN_POOLED + n_tiles - 1;
+    }
+    if (n_tiles)
+        c.media = sha256_take(kv->prefix->sums);
+    return c;
+}
+
+static struct sha256 key_after(struct prefix *x, const struct sha256 *before, const struct prefix_content *c)
 {
     unsigned char bytes[PAGE_TOKENS * 4];
 
@@ -93,6 +115,7 @@ static struct sha256 key_after(struct prefix *x, const struct sha256 *before, co
             bytes[4 * i + b] = (unsigned char)(c->tokens[i] >> (8 * b));
     sha256_add(x->sums, before->at, sizeof before->at);
     sha256_add(x->sums, bytes, sizeof bytes);
+    sha256_add(x->sums, c->media.at, sizeof c->media.at);
     struct sha256 key = sha256_take(x->sums);
     if (x->n_key_bits < 8) {
         unsigned char kept = (unsigned char)(key.at[0] & ((1u << x->n_key_bits) - 1));
@@ -154,24 +177,16 @@ static uint32_t find(const struct kv *kv, const struct prefix_walk *walk, const 
     return KV_NONE;
 }
 
-static bool has_picture(const uint32_t *tokens)
-{
-    for (uint32_t i = 0; i < PAGE_TOKENS; i++)
-        if (tokens[i] >= STEP_TOKEN_POOLED)
-            return true;
-    return false;
-}
-
 uint32_t prefix_next(struct kv *kv, struct prefix_walk *walk, const uint32_t *tokens)
 {
-    struct sha256 key = key_after(kv->prefix, &walk->key, tokens);
+    struct prefix_content content = prefix_content(kv, tokens);
+    struct sha256 key = key_after(kv->prefix, &walk->key, &content);
     uint32_t page = find(kv, walk, &key, tokens);
 
     walk->key = key;
     walk->id = page == KV_NONE ? UINT64_MAX : kv->pages[page].id;
     walk->plain = plain_after(walk->plain, tokens);
     walk->n_tokens += PAGE_TOKENS;
-    walk->has_picture |= has_picture(tokens);
     return page;
 }
 
@@ -198,13 +213,14 @@ static void link_page(struct kv *kv, uint32_t page)
 void prefix_put(struct kv *kv, const struct prefix_walk *walk, uint32_t page, const uint32_t *tokens)
 {
     struct kv_page *p = &kv->pages[page];
-    struct sha256 key = key_after(kv->prefix, &walk->key, tokens);
+    struct prefix_content content = prefix_content(kv, tokens);
+    struct sha256 key = key_after(kv->prefix, &walk->key, &content);
     uint32_t same = find(kv, walk, &key, tokens);
 
     p->key = key;
     p->parent_key = walk->key;
     p->parent = walk->id;
-    p->has_picture = walk->has_picture || has_picture(tokens);
+    p->media = content.media;
     p->plain = plain_after(walk->plain, tokens);
     memcpy(p->tokens, tokens, sizeof p->tokens);
     p->id = same == KV_NONE ? ++kv->prefix->n_ids : kv->pages[same].id;
@@ -271,7 +287,8 @@ struct ingot_miss prefix_explain(const struct kv *kv, const struct prefix_walk *
     if (near != KV_NONE && n_same == (n < PAGE_TOKENS ? n : PAGE_TOKENS))
         return (struct ingot_miss){ INGOT_MISS_NONE, walk->n_tokens, UINT32_MAX, UINT32_MAX };
     if (n >= PAGE_TOKENS) {
-        struct sha256 key = key_after(kv->prefix, &walk->key, tokens);
+        struct prefix_content content = prefix_content(kv, tokens);
+        struct sha256 key = key_after(kv->prefix, &walk->key, &content);
         uint64_t plain = plain_after(walk->plain, tokens);
         if (x->forgotten[short_key(&key) & (x->n_buckets - 1)] == short_key(&key))
             miss.reason = INGOT_MISS_EVICTED;

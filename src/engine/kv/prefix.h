@@ -1,10 +1,10 @@
 // prefix.h - the prefix cache: an index of full KV pages by their contents.
 //
-// A page's key is the SHA-256 of its 16 tokens and its parent's key; the parent key of a first page is the
-// digest of the salt. So only a request with the same prefix and salt can find a page. A hit also compares
-// the tokens and the parent page: key collisions cannot cause a false match.
-// A page enters the index after a later row of its sequence gave valid logits, so that NaN never enters.
-// Not here: disk (kv_store.h). Guarded by the engine's state lock.
+// A page's key is the SHA-256 of its 16 tokens, the keys of the tiles that these name, and its parent's key;
+// the parent key of a first page is the digest of the salt. So only a request with the same prefix and salt
+// can find a page. A hit also compares the tokens and the parent page: key collisions cannot cause a false
+// match. A page enters the index after a later row of its sequence gave valid logits, so that NaN never
+// enters. Not here: disk (kv_store.h). Guarded by the engine's state lock.
 #pragma once
 #include "engine/kv/kv.h"
 #include "ingot.h"
@@ -24,12 +24,17 @@ struct prefix_walk {
     uint64_t id;       // of the last page; 0: at the beginning
     uint64_t plain;    // without the salt, to report a miss that only the salt caused
     uint32_t n_tokens; // so far, whole pages
-    bool has_picture;  // among them
 };
 struct prefix_walk prefix_begin(const struct sha256 *root);
 // Advances by one page of 16 tokens. Returns the page of the index; KV_NONE: it is not there, and the walk
 // goes on without a page.
 uint32_t prefix_next(struct kv *kv, struct prefix_walk *walk, const uint32_t *tokens);
+// What a page holds, in the same words in every process.
+struct prefix_content {
+    uint32_t tokens[PAGE_TOKENS]; // STEP_TOKEN_POOLED + i for a row of the page's i-th tile
+    struct sha256 media;          // of the tiles' keys; zero without
+};
+struct prefix_content prefix_content(const struct kv *kv, const uint32_t *tokens);
 // The walk after the first n_pages pages of a slot. All of them came from prefix_next or were passed to
 // prefix_put.
 struct prefix_walk prefix_at(const struct kv *kv, const struct sha256 *root, uint32_t slot, uint32_t n_pages);

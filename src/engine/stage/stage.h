@@ -18,6 +18,7 @@ struct stage_shape { // the same for all stages of an engine
     bool exact, parts, invariant;
     enum gemm gemm;
     float memory_share;                  // of a device's room that may be used; 0: all of it
+    uint64_t eyes_weights, eyes_scratch; // bytes of a tower that will be opened on the first device
 };
 
 struct stage {

@@ -45,7 +45,7 @@ bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_
                                     use,     name };
     if (!weight_create(k->device, &source, w, err))
         return false;
-    if (w->buffer.host != t->data) // the device has a copy of its own
+    if (k->file && w->buffer.host != t->data) // the device has a copy of its own
         model_file_forget(k->file, t);
     return true;
 }

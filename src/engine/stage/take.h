@@ -7,7 +7,7 @@
 struct take {
     struct device *device;
     struct arena *names;
-    const struct model_file *file;
+    const struct model_file *file; // gives back what the device copied; NULL: the tensors are not in a file
 };
 
 // Vectors become fp32. A tensor with more than two dimensions becomes a matrix, its slowest dimensions the

@@ -1,20 +1,67 @@
 // vision.c - see vision.h.
 #include "engine/stage/vision.h"
+#include <math.h>
+#include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/stage/take.h"
 
 static const uint64_t LARGE_DEVICE_BYTES = 24ull << 30; // room for half a GiB between the operations
 
+// Takes a matrix in fp32, as converters leave the patch embedding, as bf16: GPUs multiply many rows by it.
+static bool take_rounded(struct vision *v, const struct file_tensor *t, struct weight *w, struct err *err)
+{
+    const struct take take = { v->device, v->names, NULL };
+    struct file_tensor rounded = *t;
+    uint64_t n = t->bytes / sizeof(float);
+    uint16_t *halves = arena_alloc_array(v->names, n, sizeof *halves);
+
+    if (!halves)
+        return err_memory(err, "a rounded matrix");
+    for (uint64_t i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, (const char *)t->data + i * sizeof value, sizeof value);
+        halves[i] = quant_float_to_bf16(value);
+    }
+    rounded.format = QUANT_BF16;
+    rounded.data = (const unsigned char *)halves;
+    rounded.bytes = n * sizeof *halves;
+    return take_tensor(&take, &rounded, WEIGHT_PRODUCT, w, err);
+}
+
 static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t,
                       const struct weight **place, struct err *err)
 {
     struct weight *w = &v->weights[v->n_weights++];
-    bool position = place == &v->parts.weights.position;
+    bool position = place == &v->parts.weights.position,
+         rounds = !v->exact && !position && t->format == QUANT_F32 && t->n_dims > 1;
 
     *place = w;
-    return take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err) ||
+    return (rounds ? take_rounded(v, t, w, err)
+                   : take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err)) ||
            err_prefix(err, "tensor %.*s", STR_ARG(t->name));
+}
+
+// With a class token these three are one table of rows.
+static bool is_in_positions(const struct tower *t, const struct weight **place, struct tower_weights *w)
+{
+    return t->config.n_class &&
+           (place == &w->patch_bias || place == &w->class_token || place == &w->position);
+}
+
+static bool take_positions(struct vision *v, struct err *err)
+{
+    const struct tower *t = &v->tower;
+    uint32_t n_rows = tower_tile_rows(t), n_cols = t->config.n_cols;
+    float *table = arena_alloc_array(v->names, (size_t)n_rows * n_cols, sizeof *table);
+    struct weight *w = &v->weights[v->n_weights++];
+    struct weight_source source = {
+        table, (uint64_t)n_rows * n_cols * sizeof *table, n_rows, n_cols, QUANT_F32, WEIGHT_ROWS, "positions"
+    };
+
+    v->parts.weights.position = w;
+    return (table || err_memory(err, "a tower's positions")) && tower_positions(t, table, err) &&
+           weight_create(v->device, &source, w, err);
 }
 
 static bool take_weights(struct vision *v, struct err *err)
@@ -26,7 +73,7 @@ static bool take_weights(struct vision *v, struct err *err)
     v->weights =
         mem_alloc_array((size_t)n_layers * N_TOWER_LAYER_WEIGHTS + N_TOWER_WEIGHTS, sizeof *v->weights);
     v->layers = mem_alloc_array(n_layers, sizeof *v->layers);
-    v->names = arena_create((size_t)1 << 26);
+    v->names = arena_create((size_t)1 << 32);
     if (!v->weights || !v->layers || !v->names)
         return err_memory(err, "a tower's weights");
     const struct take take = { v->device, v->names, t->file };
@@ -34,11 +81,14 @@ static bool take_weights(struct vision *v, struct err *err)
                         **layers = (const struct weight **)v->layers;
     v->parts.layers = v->layers;
     for (uint32_t i = 0; i < N_TOWER_WEIGHTS; i++)
-        if (t->tensors[i] && !take_into(v, &take, t->tensors[i], &globals[i], err))
+        if (t->tensors[i] && !is_in_positions(t, &globals[i], &v->parts.weights) &&
+            !take_into(v, &take, t->tensors[i], &globals[i], err))
             return false;
     for (size_t i = 0; i < (size_t)n_layers * N_TOWER_LAYER_WEIGHTS; i++)
         if (t->layers[i] && !take_into(v, &take, t->layers[i], &layers[i], err))
             return false;
+    if (t->config.n_class && !take_positions(v, err))
+        return false;
     image_normal_table(&t->config.processor, table);
     v->parts.weights.pixels = &v->weights[v->n_weights];
     return take_numbers(&take, &table[0][0], 3 * 256, "pixels", &v->weights[v->n_weights++], err);
@@ -54,26 +104,51 @@ uint32_t vision_most_tiles(const struct vision *v)
     return v->buckets[v->n_buckets - 1];
 }
 
-// A device whose plays run on by themselves is a GPU: few rows leave most of it idle.
-static void choose_buckets(struct vision *v)
+// A device whose plays run on by themselves is a GPU: few rows leave most of it idle. Returns their number.
+static uint32_t choose_buckets(const struct tower *t, struct device *device,
+                               uint32_t buckets[VISION_MOST_BUCKETS])
 {
-    const struct image_processor *p = &v->tower.config.processor;
-    uint32_t across = (p->longest_edge + p->tile - 1) / p->tile, most = image_n_tiles(across, across);
+    uint32_t most = image_most_tiles(&t->config.processor), n = 0;
     struct device_info info = { 0 };
 
     for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
-        v->buckets[v->n_buckets++] = tiles;
-    if (!v->device->queue || most <= 4)
-        return;
-    v->device->ops->info(v->device, &info);
+        buckets[n++] = tiles;
+    if (!device || !device->queue || most <= 4)
+        return n;
+    device->ops->info(device, &info);
     if (info.memory_bytes >= LARGE_DEVICE_BYTES)
-        v->buckets[v->n_buckets++] = most < VISION_MOST_TILES ? most : VISION_MOST_TILES;
+        buckets[n++] = most < VISION_MOST_TILES ? most : VISION_MOST_TILES;
+    return n;
+}
+
+uint64_t vision_scratch_need(const struct tower *t, struct device *device, uint32_t n_places)
+{
+    const struct tower_config *c = &t->config;
+    uint64_t square = (uint64_t)c->n_cols * c->scale * c->scale, n_tiles = 0;
+    uint32_t buckets[VISION_MOST_BUCKETS], n = choose_buckets(t, device, buckets);
+    uint64_t row = 8ull * c->n_cols + 2ull * c->n_ffn + 6ull * c->patch * c->patch,
+             output = 3 * square + 4ull * c->n_out;
+
+    for (uint32_t i = 0; i < n; i++)
+        n_tiles += buckets[i];
+    return 4 * (n_tiles * (tower_tile_rows(t) * row + tower_rows(t) * output) +
+                (uint64_t)n_places * tower_rows(t) * c->n_out) +
+           3ull * buckets[n - 1] * c->processor.tile * c->processor.tile;
+}
+
+uint64_t vision_scratch_bytes(const struct vision *v)
+{
+    uint64_t bytes = v->pixels.bytes + v->pool.bytes;
+
+    for (uint32_t i = 0; i < v->n_buckets; i++)
+        bytes += tape_scratch_bytes(v->tapes[i]);
+    return bytes;
 }
 
 static bool make_buffers(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
     const struct tower *t = &v->tower;
-    uint32_t n_tiles = vision_most_tiles(v), max_rows = n_tiles * tower_patches(t),
+    uint32_t n_tiles = vision_most_tiles(v), max_rows = n_tiles * tower_tile_rows(t),
              max_outputs = n_tiles * tower_rows(t);
     struct tower_stage *p = &v->parts;
 
@@ -100,7 +175,7 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
 static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
     for (uint32_t i = 0; i < v->n_buckets; i++) {
-        struct tape_limits limits = { .max_rows = v->buckets[i] * tower_patches(&v->tower),
+        struct tape_limits limits = { .max_rows = v->buckets[i] * tower_tile_rows(&v->tower),
                                       .max_outputs = v->buckets[i] * tower_rows(&v->tower),
                                       .exact = plan->exact,
                                       .invariant = plan->invariant };
@@ -116,10 +191,10 @@ static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct 
 
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
-    *v = (struct vision){ .device = plan->device, .n_places = plan->n_places };
+    *v = (struct vision){ .device = plan->device, .n_places = plan->n_places, .exact = plan->exact };
     bool ok = tower_bind(&v->tower, plan->file, plan->n_out, err);
     if (ok)
-        choose_buckets(v);
+        v->n_buckets = choose_buckets(&v->tower, v->device, v->buckets);
     if (ok && make_buffers(v, plan, err) && take_weights(v, err) && make_tapes(v, plan, err))
         return true;
     vision_release(v);
@@ -149,21 +224,21 @@ void vision_release(struct vision *v)
 static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_t n, uint32_t bucket)
 {
     const struct tower_config *c = &v->tower.config;
-    uint32_t n_patches = tower_patches(&v->tower), n_rows = tower_rows(&v->tower),
+    uint32_t tile_rows = tower_tile_rows(&v->tower), n_rows = tower_rows(&v->tower),
              across = c->side / c->scale;
-    uint32_t max_rows = v->buckets[bucket] * n_patches, *words = (uint32_t *)v->host_step;
+    uint32_t max_rows = v->buckets[bucket] * tile_rows, *words = (uint32_t *)v->host_step;
 
-    *v->host_step = (struct step){ .n_rows = n * n_patches,
+    *v->host_step = (struct step){ .n_rows = n * tile_rows,
                                    .n_outputs = n * n_rows,
                                    .max_rows = max_rows,
                                    .max_outputs = v->buckets[bucket] * n_rows };
-    for (uint32_t r = 0; r < n * n_patches; r++) {
-        words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % n_patches;
-        words[step_at_slots(max_rows) + r] = r / n_patches;
+    for (uint32_t r = 0; r < n * tile_rows; r++) {
+        words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % tile_rows;
+        words[step_at_slots(max_rows) + r] = r / tile_rows;
     }
     for (uint32_t o = 0; o < n * n_rows; o++) {
         uint32_t tile = o / n_rows, line = o % n_rows / across * c->scale, column = o % across * c->scale;
-        words[step_at_outputs(max_rows) + o] = tile * n_patches + line * c->side + column;
+        words[step_at_outputs(max_rows) + o] = tile * tile_rows + line * c->side + column;
         v->host_places[o] = tiles[tile].place * n_rows + o % n_rows;
     }
 }
@@ -184,50 +259,83 @@ static bool copy_pixels(struct vision *v, const struct vision_tile *tiles, uint3
     return true;
 }
 
-static bool play_part(struct vision *v, struct tape *t, uint32_t first, uint32_t end, double *ms,
-                      struct err *err)
+static bool play_part(struct vision *v, uint32_t first, uint32_t end, double *ms, struct err *err)
 {
     uint64_t begun = clock_ns();
-    bool ok =
-        v->device->ops->play(v->device, t, &v->step, first, end, err) && v->device->ops->wait(v->device, err);
+    bool ok = v->device->ops->play(v->device, v->tapes[v->bucket], &v->step, first, end, err) &&
+              v->device->ops->wait(v->device, err);
+    double took = (double)(clock_ns() - begun) * 1e-6;
 
-    *ms = (double)(clock_ns() - begun) * 1e-6;
+    *ms += took;
+    v->times.all += took;
     return ok;
 }
 
-// On a processor a part of a tape costs nothing more; a GPU plays all of it as one graph.
-static bool play_parts(struct vision *v, struct tape *t, struct vision_times *times, struct err *err)
+// The part of the tape that a command belongs to: where it ends, and whose time it counts as.
+static uint32_t part_of(struct vision *v, uint32_t command, double **ms, double *rest)
 {
     uint32_t n_embed = v->tape_parts.n_embed, n_encode = v->tape_parts.n_encode;
-    double encode;
 
-    if (v->device->queue && !v->times_parts)
-        return tape_play(t, &v->step, err) && v->device->ops->wait(v->device, err);
-    v->device->counters.plays++;
-    return play_part(v, t, 0, n_embed, &times->embed, err) &&
-           play_part(v, t, n_embed, n_embed + n_encode, &encode, err) &&
-           play_part(v, t, n_embed + n_encode, tape_n_commands(t), &times->connect, err);
+    *ms = command < n_embed ? &v->times.embed : command < n_embed + n_encode ? rest : &v->times.connect;
+    return command < n_embed              ? n_embed
+           : command < n_embed + n_encode ? n_embed + n_encode
+                                          : tape_n_commands(v->tapes[v->bucket]);
 }
 
-bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct vision_times *times,
-                   struct err *err)
+// A GPU plays a tape as one graph.
+static bool play_whole(struct vision *v, struct err *err)
 {
     uint64_t begun = clock_ns();
-    uint32_t bucket = 0;
+    bool ok = tape_play(v->tapes[v->bucket], &v->step, err) && v->device->ops->wait(v->device, err);
+
+    v->times.all += (double)(clock_ns() - begun) * 1e-6;
+    return ok;
+}
+
+bool vision_begin(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
+{
+    uint64_t begun = clock_ns();
 
     CHECK(n > 0 && n <= vision_most_tiles(v));
-    while (n > v->buckets[bucket])
-        bucket++;
-    fill_step(v, tiles, n, bucket);
+    for (v->bucket = 0; n > v->buckets[v->bucket];)
+        v->bucket++;
+    v->n_played = 0;
+    v->times = (struct vision_times){ 0 };
+    fill_step(v, tiles, n, v->bucket);
     uint64_t step_length = step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull;
-    if (!copy_pixels(v, tiles, n, err) ||
-        !buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) ||
-        !buffer_write(&v->step, 0, v->host_step, step_length, err))
-        return false;
-    if (!times)
-        return tape_play(v->tapes[bucket], &v->step, err);
-    *times = (struct vision_times){ 0 };
-    bool ok = play_parts(v, v->tapes[bucket], times, err);
-    times->all = (double)(clock_ns() - begun) * 1e-6;
+    bool ok = copy_pixels(v, tiles, n, err) &&
+              buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) &&
+              buffer_write(&v->step, 0, v->host_step, step_length, err);
+    v->times.all = (double)(clock_ns() - begun) * 1e-6;
     return ok;
+}
+
+bool vision_continue(struct vision *v, double budget_ns, bool *done, struct err *err)
+{
+    uint32_t n = tape_n_commands(v->tapes[v->bucket]);
+    bool graph = v->device->queue && !v->times_parts, sliced = !v->device->queue && budget_ns < INFINITY,
+         ok = true;
+    double rest = 0, *ms, until = (double)clock_ns() + budget_ns;
+
+    if (v->n_played == 0 && !graph)
+        v->device->counters.plays++;
+    if (graph && v->n_played == 0) {
+        ok = play_whole(v, err);
+        v->n_played = n;
+    }
+    while (ok && v->n_played < n) {
+        uint32_t end = part_of(v, v->n_played, &ms, &rest);
+        end = sliced ? v->n_played + 1 : end;
+        ok = play_part(v, v->n_played, end, ms, err);
+        v->n_played = end;
+        if (sliced && (double)clock_ns() >= until)
+            break;
+    }
+    *done = ok && v->n_played == n;
+    return ok;
+}
+
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
+{
+    return vision_begin(v, tiles, n, err) && tape_play(v->tapes[v->bucket], &v->step, err);
 }

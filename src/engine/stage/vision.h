@@ -5,7 +5,7 @@
 #pragma once
 #include "base/arena.h"
 #include "device/step.h"
-#include "models/tower.h"
+#include "models/vision/tower.h"
 
 // Tiles of one play: 1, 2 or 4; on a GPU with room for them up to as many as a picture has, if these are 17.
 enum { VISION_MOST_BUCKETS = 4, VISION_MOST_TILES = 17 };
@@ -19,10 +19,14 @@ struct vision_plan {
     bool keeps_encoded; // the encoder's output can be read: for tests
 };
 
+struct vision_times {           // milliseconds; all: of copying the pixels and of all commands
+    double all, embed, connect; // embed, connect: of patch embedding and connector; 0 where not measured
+};
+
 struct vision {
     struct device *device; // borrowed
     struct tower tower;
-    struct arena *names;
+    struct arena *names;    // and matrices that were rounded
     struct weight *weights; // [n_weights]
     uint32_t n_weights, n_places;
     struct tower_layer *layers;
@@ -31,7 +35,10 @@ struct vision {
     uint32_t buckets[VISION_MOST_BUCKETS], n_buckets; // tiles that a tape takes
     struct tape *tapes[VISION_MOST_BUCKETS];
     struct tower_parts tape_parts; // the same for all
-    bool times_parts;              // measure them apart also where that means to wait for the device
+    bool exact;
+    bool times_parts;          // measure them apart also where that means to wait for the device
+    uint32_t bucket, n_played; // of what was begun: its tape, and the commands that were played
+    struct vision_times times;
     struct step *host_step;
     uint32_t *host_places;
 };
@@ -41,14 +48,19 @@ struct vision_tile {
     uint32_t place;     // in the pool
 };
 
+// Bytes that a tower takes beside its weights, on this device or, NULL, on a processor: pixels, pool, and the
+// scratch of its tapes, computed before they are recorded.
+uint64_t vision_scratch_need(const struct tower *t, struct device *device, uint32_t n_places);
+uint64_t vision_scratch_bytes(const struct vision *v); // that it takes
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err);
 void vision_release(struct vision *v); // zeroed is allowed
 uint64_t vision_tile_bytes(const struct vision *v);
 uint32_t vision_most_tiles(const struct vision *v); // of one play
-struct vision_times {           // milliseconds; all: from the first pixel's copy to the last embedding
-    double all, embed, connect; // embed, connect: of patch embedding and connector; 0 where not measured
-};
-// Encodes up to vision_most_tiles tiles into their places, and waits for that if times is not NULL. Else the
-// work is queued on the device on return. The pixels are copied.
-bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct vision_times *times,
-                   struct err *err);
+// Begins to encode up to vision_most_tiles tiles into their places. The pixels are copied. What was begun
+// before and is not done is given up.
+bool vision_begin(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);
+// Goes on for about budget_ns, but by one command at least, and waits for it; a device with a queue goes on
+// to the end. *done: the embeddings are in their places, and v->times says what they took.
+bool vision_continue(struct vision *v, double budget_ns, bool *done, struct err *err);
+// Both to the end, without waiting: the work is queued on the device on return.
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);

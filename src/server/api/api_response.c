@@ -70,8 +70,9 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     const struct token_ids *prompt = &t->prompts.at[choice / request->n_per_prompt];
     struct ingot_request_options r = ingot_request_defaults();
 
-    r.tokens = sees ? NULL : prompt->ids;
-    r.n_tokens = sees ? 0 : prompt->n;
+    r.tokens = prompt->ids;
+    r.n_tokens = prompt->n;
+    prompts_show_pictures(request, &r);
     r.sampling = request->sampling;
     r.max_tokens = request->max_tokens;
     r.stop = request->stops;

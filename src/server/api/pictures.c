@@ -72,7 +72,7 @@ static bool take_detail(struct api_request *request, json_t *value, struct err *
 
     if (!value || json_is_null(value))
         return true;
-    request->pictures.n_low += word && strcmp(word, "low") == 0;
+    request->pictures.low[request->pictures.n - 1] = word && strcmp(word, "low") == 0;
     return (word && (!strcmp(word, "low") || !strcmp(word, "high") || !strcmp(word, "auto"))) ||
            err_set(err, ERR_INPUT, "the picture's detail is \"%.24s\"; want low, high or auto",
                    word ? word : "?");

@@ -11,7 +11,8 @@ enum { PICTURES_MOST = 16 }; // of one request
 
 struct pictures {
     struct ingot_picture *at[PICTURES_MOST];
-    u32 n, n_low;  // n_low: whose detail is "low"
+    bool low[PICTURES_MOST]; // its detail is "low"
+    u32 n;
     u64 n_pixels;  // of all together
     bool accepted; // the model takes pictures
 };

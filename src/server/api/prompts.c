@@ -59,6 +59,20 @@ static bool add_effort(const struct served_model *model, struct api_request *req
 
 // ---- a conversation as the engine takes it
 
+struct template_conversation {
+    struct buf json;            // texts, each ended by NUL: messages, tools, variables
+    struct ingot_message *list; // [n]
+    size_t n;
+    struct ingot_request_options options; // messages, pictures (those of the request) and how to render them
+};
+
+void prompts_show_pictures(const struct api_request *request, struct ingot_request_options *options)
+{
+    options->pictures = (const struct ingot_picture *const *)request->pictures.at;
+    options->n_pictures = request->pictures.n;
+    options->no_splits = request->pictures.low;
+}
+
 static int append(const char *bytes, size_t n, void *arg)
 {
     return buf_append(arg, bytes, n) ? 0 : -1;
@@ -108,19 +122,8 @@ static bool conversation_fill(struct template_conversation *c, const struct api_
     o->template_variables = c->json.at + last;
     o->continue_last = m->continues;
     o->no_generation_prompt = request->no_generation_prompt;
-    o->pictures = (const struct ingot_picture *const *)request->pictures.at;
-    o->n_pictures = request->pictures.n;
-    o->no_split = request->pictures.n > 0 && request->pictures.n_low == request->pictures.n;
+    prompts_show_pictures(request, o);
     return true;
-}
-
-static bool check_details(struct api_request *request, struct err *err)
-{
-    const struct pictures *p = &request->pictures;
-
-    return p->n_low == 0 || p->n_low == p->n ||
-           api_request_warn(request, err,
-                            "detail: \"low\" counts when all pictures have it; they were read in full");
 }
 
 // Free c in any case.

@@ -6,25 +6,17 @@
 
 struct served_model;
 
-// A conversation in the form that the engine takes.
-struct prompts_conversation {
-    struct buf json;            // texts, each ended by NUL: messages, tools, variables
-    struct ingot_message *list; // [n]
-    size_t n;
-    struct ingot_request_options options; // messages, pictures (those of the request) and how to render them
-};
-
 struct prompts {
     struct token_ids *at; // [n]
     uint32_t n;
-    struct prompts_conversation
-        conversation; // of a request with pictures: goes to the engine in place of the tokens
 };
 
 // Makes the prompt of a request with messages or input, or its list of prompts. Free in any case.
 bool prompts_make(const struct served_model *merver, struct api_request *request, struct prompts *prompts,
                   struct err *err);
 void prompts_free(struct prompts *prompts);
+// Sets the pictures of the request, whose places the prompt's tokens have.
+void prompts_show_pictures(const struct api_request *request, struct ingot_request_options *options);
 // The rendered text of messages; free with buf_free.
 bool prompts_render(const struct served_model *merver, struct api_request *request, struct buf *text,
                     struct err *err);
