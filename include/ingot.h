@@ -125,6 +125,12 @@ struct ingot_engine_options {
     // Rows of a step that can have logits; 0: n_sequences, at least 16. With more, prompts whose logits are asked for are read in
     // larger steps. No more than fit 256 MiB.
     uint32_t n_logit_rows;
+    // Speculative decoding.
+    uint64_t draft_most;        // drafted tokens of a request and step at most; 0: 7, which is also the most
+    enum ingot_speculate speculate;
+    // The draft model of speculative decoding: a path as in `model`, of a smaller model with the same vocabulary; NULL: none. It is
+    // asked where the text itself has no repeat to draft from. Its memory, on the first device, is not in ingot_engine_estimate.
+    const char *draft;
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages
@@ -413,6 +419,10 @@ struct ingot_result { // its size is the options' result_size
     double read_ms;  // that decoding the pictures' files took, when they were made
     // of encode_ms: patch embedding, connector; 0 on a GPU without ingot_time_stages
     double patch_ms, connect_ms;
+    // Speculative decoding: tokens that were drafted, and of these accepted; how many times faster its steps
+    // were than as many tokens one by one, or 0 where that is not known.
+    double draft_gain;
+    uint32_t n_drafted, n_accepted;
 };
 
 struct ingot_logprob { // never changes

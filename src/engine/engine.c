@@ -8,6 +8,7 @@
 #include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
+#include "engine/speculate/draft_model.h"
 #include "engine/tiles.h"
 #include "engine/wait.h"
 
@@ -173,6 +174,9 @@ static void deliver(struct engine *e)
         if (err.code != ERR_NONE || !request_accept(r, &output, &err))
             request_finish(r, INGOT_FINISH_ERROR, &err);
     }
+    speculate_note(e, ns);
+}
+
 }
 
 static void note_step(struct engine *e, uint64_t ns)

@@ -12,6 +12,7 @@
 #include "engine/stage/devices.h"
 #include "engine/kv/kv.h"
 #include "engine/prefill_budget.h"
+#include "engine/speculate/speculate.h"
 #include "engine/stage/place.h"
 #include "ingot.h"
 #include "models/model.h"
@@ -62,6 +63,7 @@ struct engine {
     struct request *first, *last; // not done, by priority, then by age
     struct ingot_session *sessions;
     struct prefill_budget prefill_budget;
+    struct speculation speculation;
     uint64_t n_pauses, n_steps, n_rows;
     uint64_t n_untaken; // events of all requests that the caller has not taken
     bool is_stepping;   // a thread runs a step, or is about to

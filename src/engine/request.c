@@ -51,7 +51,7 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
 }
 
 // Whether the prompt has pictures, whose places have no token.
-static bool prompt_check(const struct request *r, bool sees, struct err *err)
+static bool prompt_check(const struct request *r, const struct ingot_request_options *o, struct err *err)
 {
     const struct engine *e = r->engine;
     bool sees = o->n_pictures > 0;
@@ -99,8 +99,11 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
         return err_memory(err, "a request's events");
-    if (!constraint_create(&r->constraint, r->engine, o, err) ||
-        !pool_create(&r->pool, r->engine, o->embed, err) || !token_logprobs_create(&r->logprobs, o, err))
+    if (!adapters_take(&r->engine->loaded->adapters, o, &r->scales, err) ||
+        !adapters_key(&r->engine->loaded->adapters, r->scales, &r->adapters_key, err))
+        return false;
+    if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o, err) ||
+        !token_logprobs_create(&r->logprobs, o, err) || !speculate_create(r, err))
         return false;
     struct detokenizer_options options = { r->max_tokens, r->engine->loaded->longest_token, o->stop,
                                            o->n_stop };
@@ -143,18 +146,27 @@ void request_destroy(struct request *r)
     constraint_release(&r->constraint);
     pool_release(&r->pool);
     token_logprobs_release(&r->logprobs);
+    ngram_release(&r->speculated.ngram);
     tiles_release(&r->tiles);
     detokenizer_release(&r->detokenizer);
     mem_free(r);
 }
 
-static bool add_row(struct request *r, struct batch *b, uint32_t token)
+static bool add_row(struct request *r, struct batch *b, uint32_t token, bool is_draft)
 {
     struct ingot_session *s = r->session;
 
     if (!engine_grow(r->engine, s->slot, r->n_fed + 1))
         return false;
-    batch_add_row(b, (struct batch_row){ token, r->n_fed, s->slot, r->pool.kind ? r : NULL });
+    struct batch_row row = { .token = token,
+                             .position = r->n_fed,
+                             .slot = s->slot,
+                             .pooled_by = pool_wants(&r->pool, r->n_fed, r->n_prompt) ? r : NULL };
+    if (!is_draft)
+        session_state_feed(s, b, &row);
+    else if (!session_state_draft(s, &row))
+        return false;
+    batch_add_row(b, row);
     s->tokens[r->n_fed++] = token;
     s->n_tokens = r->n_fed;
     return true;
@@ -162,7 +174,7 @@ static bool add_row(struct request *r, struct batch *b, uint32_t token)
 
 static void add_output(struct request *r, struct batch *b, uint32_t flags)
 {
-    struct batch_output output = { .params = r->params, .request = r };
+    struct batch_output output = { .params = r->params, .request = r, .wants_logits = r->n_logits > 0 };
     const struct constraint *c = &r->constraint;
 
     output.params.flags = flags;
@@ -195,7 +207,7 @@ static bool add_rows(struct request *r, struct batch *b, uint32_t most)
             return true;
         if (!tiles_token(r, &token)) // its tile has to be encoded first
             return true;
-        if (!add_row(r, b, token))
+        if (!add_row(r, b, token, false))
             return n > 0;
         r->session->tokens[r->n_fed - 1] = r->tokens[r->n_fed - 1];
         if (wanted)
@@ -220,20 +232,49 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
     return ok;
 }
 
+bool request_add_draft(struct request *r, struct batch *b, uint32_t token)
+{
+    if (!add_row(r, b, token, true))
+        return false;
+    add_output(r, b, 0);
+    return true;
+}
+
+void request_roll_back(struct request *r)
+{
+    if (r->speculated.n_rows == 0 || !r->session)
+        return;
+    bool refused = r->n_fed > r->next_logits;
+    r->n_fed = refused ? r->next_logits : r->n_fed;
+    session_state_settle(r->session, r->n_fed);
+    if (!refused)
+        return;
+    r->session->n_tokens = r->n_fed;
+    kv_shrink(&r->engine->kv, r->session->slot, kv_pages_of(r->n_fed));
+}
+
+bool request_is_right(const struct request *r, uint32_t position)
+{
+    return position < r->n_tokens && r->session->tokens[position] == r->tokens[position];
+}
+
 bool request_goes_ahead(const struct request *r)
 {
     bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;
     bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // the request has a row in this step
+    bool in_time = r->deadline_ns == 0 || clock_ns() <= r->deadline_ns;
 
-    return r->state == REQUEST_DONE ||
-           (plain && runs && !r->cancelled && (r->deadline_ns == 0 || clock_ns() <= r->deadline_ns));
+    return r->state == REQUEST_DONE || (in_time && (request_is_idle(r) || (plain && runs && !r->cancelled)));
 }
 
 void request_add_ahead(struct request *r, struct batch *b)
 {
     bool last = r->result.n_generated + 1 == r->max_tokens;
 
-    if (r->state == REQUEST_DONE || last || b->n_rows == b->max_rows || !add_row(r, b, STEP_TOKEN_HISTORY))
+    if (request_is_idle(r) || last || b->n_rows == b->max_rows)
+        return;
+    request_advance(r);
+    if (!add_row(r, b, STEP_TOKEN_HISTORY, false))
         return;
     add_output(r, b, 0);
     r->is_ahead = true;
@@ -266,6 +307,7 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
     add_event(r, UINT32_MAX, detokenizer_finish(&r->detokenizer));
     r->state = REQUEST_DONE;
     tiles_drop(r);
+    request_roll_back(r);
     if (r->is_ahead) // the token of that row is discarded
         r->session->n_tokens--;
     if (runs)

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/pool.h"
 #include "engine/session.h"
+#include "engine/speculate/speculate.h"
 #include "engine/token_logprobs.h"
 #include "engine/tiles.h"
 
@@ -38,6 +39,7 @@ struct request {
     struct constraint constraint;
     struct pool pool;
     struct request_tiles tiles;
+    struct speculated speculated;
     struct sample_params params;
     struct detokenizer detokenizer;
     struct event_record *events; // [n_events_max]
@@ -65,6 +67,12 @@ void request_advance(struct request *r);
 // Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the
 // first.
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
+// Adds the row of a token that may follow the rows so far, and an output. False: there is no page.
+bool request_add_draft(struct request *r, struct batch *b, uint32_t token);
+// Takes back the rows behind the last that counted.
+void request_roll_back(struct request *r);
+// Whether what the row at this position was fed is what the request has there: else its output is void.
+bool request_is_right(const struct request *r, uint32_t position);
 // Whether the next decode row may be played before this step's token is known: plain decoding, without
 // grammar, biases, embedding or logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);

@@ -24,11 +24,11 @@ static uint32_t most_reusable(const struct request *r)
 
 static uint32_t known_tokens(struct request *r)
 {
+    struct kv *kv = &r->engine->kv;
     struct prefix_walk walk = prefix_begin(&r->root);
-    uint32_t n = 0;
+    uint32_t n = 0, n_known = 0, lost = 0, page;
 
-    while (n + PAGE_TOKENS <= most_reusable(r) &&
-           prefix_next(&r->engine->kv, &walk, r->tokens + n) != KV_NONE)
+    while (n + PAGE_TOKENS <= most_reusable(r) && (page = prefix_next(kv, &walk, r->tokens + n)) != KV_NONE) {
         n += PAGE_TOKENS;
         if (kv_window_passes(kv, page, n, &lost) && (!kv->has_states || kv->pages[page].state))
             n_known = n;
@@ -62,12 +62,12 @@ static bool is_being_read(struct request *r)
 
     if (!e->kv.prefix || r->session || r->n_tokens <= PAGE_TOKENS)
         return false;
-    for (const struct request *other = e->first; other; other = other->next) {
+    for (struct request *other = e->first; other; other = other->next) {
         if (other->state != REQUEST_PREFILL || !sha256_eq(&other->root, &r->root))
             continue;
         uint32_t common = common_pages(r, other);
         uint32_t most = most_reusable(r) / PAGE_TOKENS * PAGE_TOKENS;
-        common = common < most ? common : most;
+        common = leaves(other, common < most ? common : most);
         uint32_t known = common > 0 ? known_tokens(r) : 0;
         if (common > known && other->n_tokens - other->n_fed <= 2 * (common - known))
             return true;
@@ -160,7 +160,12 @@ enum admission request_admit(struct request *r)
         return ADMIT_LATER;
     if (r->n_lacked && kv_n_available(&e->kv) <= r->n_lacked - 1)
         return ADMIT_NO_ROOM;
-    struct ingot_session *s = r->session ? r->session : session_open(e, NULL);
+    struct err err = { 0 };
+    struct ingot_session *s = r->session ? r->session : session_open(e, &err);
+    if (!s && err.code == ERR_MEMORY) { // no request that ends would make room
+        request_finish(r, INGOT_FINISH_ERROR, &err);
+        return ADMIT_LATER;
+    }
     if (!s)
         return ADMIT_NO_ROOM;
     uint32_t n = reuse(r, s);

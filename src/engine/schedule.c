@@ -132,12 +132,18 @@ static void admit_some(struct engine *e)
 // Requests after r in the list have no row yet.
 static void add_answers(struct engine *e)
 {
-    for (struct request *r = e->first; r; r = r->next)
-        while (r->state == REQUEST_DECODE && e->batch->n_rows < e->batch->max_rows &&
-               !request_add_rows(r, e->batch, 1)) {
+    struct speculate_step step = speculate_begin(e);
+    uint32_t left = most_answers(e); // without drafted rows, which take nobody's place
+
+    for (struct request *r = e->first; r; r = r->next) {
+        uint32_t n_rows = e->batch->n_rows;
+        while (r->state == REQUEST_DECODE && left > 0 && !request_add_rows(r, e->batch, 1)) {
             if (!reclaim_sessions(e))
                 request_pause(last_running(e)); // maybe r
         }
+        left -= e->batch->n_rows > n_rows;
+        speculate_add(r, e->batch, &step);
+    }
 }
 
 static uint32_t n_unread(const struct request *r)

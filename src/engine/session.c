@@ -137,10 +137,59 @@ void session_state_feed(struct ingot_session *s, const struct batch *b, struct b
     hold(s, row->state_to, row->position + 1);
 }
 
+// What is refused is not kept, and an older state that would give way to it stays until it counts.
+bool session_state_draft(struct ingot_session *s, struct batch_row *row)
+{
+    struct kv *kv = &s->engine->kv;
+    uint32_t n_tokens = row->position + 1, to = 0;
+
+    if (!kv->has_states)
+        return true;
+    CHECK(s->state_at == row->position && s->n_drafted < SPECULATE_MOST);
+    if (is_worth_keeping(s, n_tokens))
+        to = kv_state_keep(kv, page_behind(s, n_tokens));
+    if (to == 0 && (to = kv_state_spare_take(kv)) == KV_NONE)
+        return false;
+    row->state_from = STATE_NEXT;
+    row->state_to = to;
+    s->before[s->n_drafted++] = s->state;
+    hold(s, to, n_tokens);
+    return true;
+}
+
 static void let_go(struct ingot_session *s, uint32_t row)
 {
     if (!kv_state_kept(&s->engine->kv, row))
         kv_state_spare_return(&s->engine->kv, row);
+}
+
+static void refuse_last(struct ingot_session *s)
+{
+    struct kv *kv = &s->engine->kv;
+    uint32_t row = s->state;
+
+    if (kv_state_kept(kv, row))
+        kv_state_drop(kv, page_behind(s, s->state_at));
+    hold(s, s->before[--s->n_drafted], s->state_at - 1);
+    let_go(s, row);
+}
+
+void session_state_settle(struct ingot_session *s, uint32_t n)
+{
+    struct kv *kv = &s->engine->kv;
+
+    while (s->n_drafted > 0 && s->state_at > n)
+        refuse_last(s);
+    if (s->n_drafted == 0)
+        return;
+    for (uint32_t i = 1; i < s->n_drafted; i++) // the first lies where a row that was no draft left it
+        let_go(s, s->before[i]);
+    uint32_t kept_at = s->state_at / STATE_GRID * STATE_GRID;
+    if (kept_at > s->state_at - s->n_drafted && is_worth_keeping(s, kept_at))
+        drop_older(s, kept_at);
+    s->n_drafted = 0;
+    if (!kv_state_kept(kv, s->state))
+        kv_state_own_change(kv, s->slot, s->state);
 }
 
 uint32_t session_state_below(const struct ingot_session *s, uint32_t n)

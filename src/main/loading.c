@@ -49,6 +49,11 @@ struct ingot_engine_options loading_options(const struct settings *settings)
     options.gemm = strcmp(settings->gemm, "own") == 0      ? INGOT_GEMM_OWN
                    : strcmp(settings->gemm, "vendor") == 0 ? INGOT_GEMM_VENDOR
                                                            : INGOT_GEMM_AUTO;
+    options.speculate = strcmp(settings->speculate, "off") == 0      ? INGOT_SPECULATE_OFF
+                        : strcmp(settings->speculate, "always") == 0 ? INGOT_SPECULATE_ALWAYS
+                                                                     : INGOT_SPECULATE_AUTO;
+    options.draft = settings->draft;
+    options.draft_most = settings->draft_most;
     options.exact = settings->exact;
     options.invariant = settings->invariant;
     options.no_repack = settings->no_repack;

@@ -148,6 +148,22 @@ static int find(const struct settings *s, const char *text, char path[HUB_PATH])
     return model_fetch(&hub, &query, path);
 }
 
+// The same for --draft.
+static int lookup_draft(struct settings *settings, struct arena *arena)
+{
+    char path[HUB_PATH];
+
+    if (!settings->draft || file_exists(settings->draft) || embedded_find(settings->draft))
+        return STATUS_OK;
+    if (!hub_name_like(settings->draft))
+        return missing(settings->draft);
+    int status = find(settings, settings->draft, path);
+    if (status != STATUS_OK)
+        return status;
+    settings->draft = arena_str(arena, str_from(path)).at;
+    return settings->draft ? STATUS_OK : fail("out of memory");
+}
+
 int model_lookup(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
                  struct arena *arena)
 {
@@ -157,6 +173,8 @@ int model_lookup(const struct option_verb *verb, struct settings *settings, stru
     const char *text = settings->hub_name ? settings->hub_name : operand ? *operand : settings->model;
     char path[HUB_PATH];
 
+    if (status == STATUS_OK)
+        status = lookup_draft(settings, arena);
     if (status != STATUS_OK || !text)
         return status;
     if (operand && runs)

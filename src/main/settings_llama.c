@@ -23,7 +23,7 @@
         flags, OPTION_FOREIGN, 0, value, missing, 0, 0, NULL, "" \
     }
 
-#define DRAFT   "speculative decoding yet"
+#define DRAFT   "such setting of drafts; --draft MODEL, --draft-max and --speculate are there"
 #define PICTURE "an mmproj by URL, sound or video yet"
 #define EXPERTS "placing of single tensors yet: one device holds the whole model"
 #define ROPE    "RoPE settings on the command line: those of the model file hold"
@@ -55,7 +55,7 @@ static const struct option common_flags[] = {
     NONE("--override-kv", "TEXT", "override of the model file's values yet"),
     NONE("--lora --lora-scaled", "FILE", ADAPTER),
     NONE("--control-vector --control-vector-scaled --control-vector-layer-range", "FILE", "control vectors yet"),
-    NONE("-md --model-draft -hfd -hfrd --hf-repo-draft --draft --draft-n --draft-max --draft-min --draft-p-min -cd --ctx-size-draft -devd --device-draft -ngld --gpu-layers-draft --n-gpu-layers-draft -ctkd -ctvd --spec-type", "VALUE", DRAFT),
+    NONE("-hfd -hfrd --hf-repo-draft --draft-min --draft-p-min -cd --ctx-size-draft -devd --device-draft -ngld --gpu-layers-draft --n-gpu-layers-draft -ctkd -ctvd --spec-type", "VALUE", DRAFT),
     NONE("-mmu --mmproj-url --audio --video", "FILE", PICTURE),
     FINE("--mmproj-auto --mmproj-offload --no-mmproj-offload", NULL, "the projector beside a model is found, and runs on the model's device"),
     NONE("-mu --model-url", "URL", "models by URL: give a file, or a name such as user/repo:QUANT"),

@@ -232,6 +232,11 @@ static struct ingot_engine *open_engine(const struct bench_job *b)
     }
     s.no_prefix_cache = true; // each round computes its prompt
     s.cache_dir = NULL;
+    if (!strcmp(s.speculate, "auto") && !s.draft) // a token a step, as peers count them
+        s.speculate = "off";
+    return s;
+}
+
     return loading_engine(&s, 1);
 }
 

@@ -1,6 +1,7 @@
 // model_info.c - see model_info.h.
 #include "model_tools/model_info.h"
 #include "engine/embedded.h"
+#include "engine/speculate/speculate.h"
 #include "engine/tiles.h"
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };

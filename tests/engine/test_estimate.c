@@ -9,8 +9,13 @@ static void the_estimate_is_what_an_engine_takes(void **state)
     const char *const models[] = { SOURCE_DIR "/models/ingot-7m-q8_0.gguf",
                                    SOURCE_DIR "/tests/golden/qwen3/model.gguf",
                                    SOURCE_DIR "/tests/golden/qwen3moe/model.gguf",
-                                   SOURCE_DIR "/tests/golden/qwen2moe/model.gguf" };
-    for (int i = 0; i < 4; i++) {
+                                   SOURCE_DIR "/tests/golden/qwen2moe/model.gguf",
+                                   SOURCE_DIR "/tests/golden/mtp-deepseek3",
+                                   SOURCE_DIR "/tests/golden/smolvlm",
+                                   SOURCE_DIR "/tests/golden/internvl",
+                                   SOURCE_DIR "/models/ingot-eyes-q8_0.gguf",
+                                   INGOT_BUILTIN_EYES };
+    for (int i = 0; i < 9; i++) {
         struct ingot_engine_options o = ingot_engine_defaults();
         struct ingot_memory memory;
         struct ingot_engine_info info;

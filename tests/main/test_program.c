@@ -374,6 +374,12 @@ static void json_outputs_parse(void **state)
 
     o = parsed(run_with("inspect @ --json", ""));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "model"), "n_layers")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "model"), "n_draft_parameters")),
+                     0);
+    json_decref(o);
+    o = parsed(run_with("inspect " SOURCE_DIR "/tests/golden/mtp-deepseek3 --json", ""));
+    assert_true(json_integer_value(json_object_get(json_object_get(o, "model"), "n_draft_parameters")) >
+                5000);
     json_decref(o);
     o = parsed(run_with("tokenize -m @ --json ab", ""));
     assert_int_equal(json_integer_value(json_array_get(json_object_get(o, "ids"), 1)), 'b');
@@ -485,11 +491,47 @@ static void models_are_written_and_verified(void **state)
     expect(run_with("synth --list", ""), 0, "tinyllama-1.1b\n", "");
 }
 
+// What was recorded is answered the same again; a record that says otherwise is contradicted, with the place.
+static void a_record_is_replayed(void **state)
+{
+    char path[] = "/tmp/ingot-record-XXXXXX", words[300], text[1 << 14] = "";
+    int fd = mkstemp(path);
+    (void)state;
+
+    assert_true(fd >= 0);
+    snprintf(words, sizeof words, "run -m @ -p fox -n 12 --temp 0.9 -s 5 --ignore-eos -dev cpu --record %s",
+             path);
+    expect(run_with(words, ""), 0, "", "");
+    snprintf(words, sizeof words, "verify -m @ --replay %s -dev cpu --speculate always -b 3", path);
+    expect(run_with(words, ""), 0, "12 tokens, the same as in the record", "");
+    close(fd); // of the file that the record has replaced
+    fd = open(path, O_RDWR);
+    assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
+    char *answer = strstr(text, "\"answer\": [");
+    assert_non_null(answer);
+    answer = strchr(answer, ',') + 2; // token 1
+    answer[0] = answer[0] == '1' ? '2' : '1';
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), (long)strlen(text));
+    expect(run_with(words, ""), 1, "token 1 of the answer, at position ", "");
+    char *hash = strstr(text, "\"model_hash\": \"") + strlen("\"model_hash\": \"");
+    hash[0] = hash[0] == '1' ? '2' : '1';
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), (long)strlen(text));
+    expect(run_with(words, ""), 1, "", "the record is of other weights");
+    assert_int_equal(ftruncate(fd, 30), 0);
+    expect(run_with(words, ""), 1, "", "want a record as ingot run --record writes it");
+    assert_int_equal(pwrite(fd, "{}", 3, 0), 3);
+    assert_int_equal(ftruncate(fd, 2), 0);
+    expect(run_with(words, ""), 1, "", "not a record as ingot run --record writes it");
+    close(fd);
+    remove(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_and_help_are_results),
         cmocka_unit_test(wrong_usage_is_status_2),
+        cmocka_unit_test(a_record_is_replayed),
         cmocka_unit_test(what_follows_run_is_a_model),
         cmocka_unit_test(a_models_name_does_not_drive_the_terminal),
         cmocka_unit_test(a_pasted_command_line_runs),

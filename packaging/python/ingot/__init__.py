@@ -149,6 +149,9 @@ class Result:
     n_tiles_cached: int = 0  # of them, not encoded again
     split_ms: float = 0.0  # resizing pictures
     encode_ms: float = 0.0
+    n_drafted: int = 0  # tokens of speculative decoding
+    n_accepted: int = 0  # of them
+    draft_gain: float = 0.0  # how many times faster their steps were, 0: not known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,6 +334,9 @@ class Request:
             n_tiles_cached=c.n_tiles_cached,
             split_ms=c.split_ms,
             encode_ms=c.encode_ms,
+            n_drafted=c.n_drafted,
+            n_accepted=c.n_accepted,
+            draft_gain=c.draft_gain,
         )
         self.close()
 
@@ -370,7 +376,9 @@ class Engine:
         that sees, or None: the one inside for text.
 
         Options: device ("auto", "cpu", "cuda:1", ...), n_context, n_sequences, n_threads, n_batch, n_kv_tokens, exact, invariant,
-        no_repack, no_prefix_cache, cache_dir, cache_bytes, stages, mmproj; ingot.h says what they mean.
+        no_repack, no_prefix_cache, cache_dir, cache_bytes, stages, n_tensor_parallel, mmproj, experts, draft, speculate (0: auto,
+        1: off, 2: always), draft_most; ingot.h says what they mean. adapters: LoRA adapters that answers can use (Options.adapters),
+        each a path (named after its file), or a tuple (path, name) or (path, name, scale).
         """
         self._handle: Optional[int] = None
         error = _library.Error()

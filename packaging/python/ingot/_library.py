@@ -55,7 +55,9 @@ class EngineOptions(ctypes.Structure):
         ("exact", c_bool), ("invariant", c_bool), ("gemm", c_int), ("no_repack", c_bool), ("no_prefix_cache", c_bool),
         ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cpu_features", c_uint32), ("progress", Progress),
         ("progress_arg", c_void_p),
-        ("mmproj", c_char_p), ("n_logit_rows", c_uint32),
+        ("mmproj", c_char_p), ("n_logit_rows", c_uint32), ("draft_most", c_uint64), ("speculate", c_int), ("experts", c_char_p),
+        ("draft", c_char_p), ("adapters", POINTER(Adapter)), ("n_adapters", c_size_t), ("limits", c_char_p),
+        ("aim", c_int), ("probe_anew", c_bool), ("n_tensor_parallel", c_uint32),
     ]  # fmt: skip
 
 
@@ -121,7 +123,8 @@ class Result(ctypes.Structure):
         ("n_generated", c_uint32), ("n_pauses", c_uint32), ("miss", Miss), ("first_token_ms", c_double),
         ("prefill_ms", c_double), ("decode_ms", c_double),
         ("n_tiles", c_uint32), ("n_tiles_cached", c_uint32), ("encode_ms", c_double), ("split_ms", c_double),
-        ("read_ms", c_double), ("patch_ms", c_double), ("connect_ms", c_double),
+        ("read_ms", c_double), ("patch_ms", c_double), ("connect_ms", c_double), ("draft_gain", c_double),
+        ("n_drafted", c_uint32), ("n_accepted", c_uint32),
     ]  # fmt: skip
 
 

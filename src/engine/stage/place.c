@@ -51,7 +51,27 @@ static uint64_t tensor_bytes(const struct file_tensor *t)
     return t ? t->bytes : 0;
 }
 
-static uint64_t range_weights(const struct model *m, struct layer_range layers)
+static uint64_t copied_bytes(const struct file_tensor *t)
+{
+    return t && !t->data ? t->bytes : 0;
+}
+
+// Of the layer that drafts, beside the last layers; its embedding may be the first stage's.
+static uint64_t draft_weights(const struct model *m, uint64_t (*bytes_of)(const struct file_tensor *t))
+{
+    const size_t first = offsetof(struct model_weights, draft_embed_norm) / sizeof(void *);
+    uint64_t bytes = 0;
+
+    for (size_t i = first; i <= offsetof(struct model_weights, draft_head) / sizeof(void *); i++)
+        bytes += bytes_of(m->tensors[i]);
+    for (uint32_t i = 0; i < m->n_places; i++)
+        bytes += bytes_of(model_layer(m, m->config.n_layers)[i]);
+    return bytes;
+}
+
+// Of each tensor `bytes`.
+static uint64_t range_weights(const struct model *m, struct layer_range layers,
+                              uint64_t (*bytes_of)(const struct file_tensor *t))
 {
     const struct file_tensor *const *globals = m->tensors;
     uint64_t bytes = 0;
@@ -71,7 +91,10 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
 {
     struct place_memory need = place_range_memory(m, shape, (struct layer_range){ 0, m->config.n_layers });
 
-    need.weights = m->weight_bytes; // an embedding that is also the head counts once
+    // an embedding that is also the head counts once
+    need.weights = m->weight_bytes + (shape->drafts ? m->draft_bytes : 0) + shape->eyes_weights +
+                   shape->adapter_bytes -
+                   place_experts_memory(m, shape, (struct layer_range){ 0, m->config.n_layers }).weights;
     return need;
 }
 
@@ -90,17 +113,29 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
                                        struct layer_range layers)
 {
     const struct model_config *c = &m->config;
-    uint64_t row = 8ull * c->n_cols + 3ull * c->n_ffn + 4ull * c->n_heads * c->head_dim +
-                   4ull * c->n_kv_heads * c->head_dim;
-    struct model_page page = model_page_bytes(c, shape->k_format, shape->v_format);
+    uint64_t row = 8ull * c->n_cols + (m->n_ranks ? c->n_cols : 0) + 3ull * c->n_inputs +
+                   layer_scratch(m, layers) + 3ull * shape->adapter_ranks;
+    bool has_head = layers.last == c->n_layers && !m->arch->is_encoder, drafts = has_head && shape->drafts;
+    uint64_t slots = shape->overlaps && layers.first > 0 ? 2ull * shape->max_rows * c->n_cols * 4 : 0;
+    uint32_t last = layers.last + drafts;
 
     if (m->arch->scratch_cols)
         row += m->arch->scratch_cols(m);
     return (struct place_memory){
-        .weights = range_weights(m, layers),
-        .pages = (uint64_t)(layers.last - layers.first) * shape->n_pages * (page.k + page.v),
-        .scratch = 4 * (shape->max_rows * row +
-                        (layers.last == c->n_layers ? 4ull * shape->max_outputs * c->n_vocab : 0)),
+        .weights = range_weights(m, layers, tensor_bytes) + (drafts ? draft_weights(m, tensor_bytes) : 0) -
+                   place_experts_memory(m, shape, layers).weights +
+                   (layers.first == 0 ? shape->eyes_weights : 0) +
+                   shape->adapter_bytes * (layers.last - layers.first) / c->n_layers,
+        .pages = pages_bytes(m, shape, (struct layer_range){ layers.first, last }) +
+                 shape->n_states * model_state_words(m, layers.first, layers.last) * sizeof(float),
+        .scratch = (drafts + 1ull) * 4 *
+                       (shape->max_rows * row + (has_head ? shape->max_outputs * logits_cols(m) : 0)) +
+                   slots + // of activations from the stage before (engine/flight/pipeline.h)
+                   (layers.first == 0 ? shape->eyes_scratch : 0),
+        .copied = range_weights(m, layers, copied_bytes) + (drafts ? draft_weights(m, copied_bytes) : 0) -
+                  place_experts_memory(m, shape, layers).copied +
+                  (layers.first == 0 ? shape->eyes_weights : 0) +
+                  shape->adapter_bytes * (layers.last - layers.first) / c->n_layers,
     };
 }
 

@@ -167,6 +167,10 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     if (!s->weights || !s->joined || !s->layers || !s->names)
         return err_memory(err, "a stage's weights");
     s->parts.layers = s->layers;
+    if (s->is_experts)
+        return take_layers(s, progress, err);
+    if (s->is_draft)
+        return take_draft(s, plan->before, progress, err);
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
     const struct file_tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
     const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
@@ -314,7 +318,9 @@ static bool make_buffers(struct stage *s, const struct stage *before, const stru
 {
     const struct stage_shape *h = &s->shape;
     struct device *d = s->device;
-    bool last = s->parts.last == c->n_layers;
+    const struct model *m = s->parts.model;
+    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    bool last = ((s->parts.last == c->n_layers && !s->is_experts) || s->is_draft) && m->rank == 0;
 
     s->parts.block = &s->block;
     s->parts.history = &s->history;
@@ -344,9 +350,8 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
     const struct stage_shape *shape = plan->shape;
     const struct model *m = plan->model;
 
-    *s = (struct stage){ .device = plan->device, .shape = *shape };
-    s->parts = (struct model_stage){
-        .model = m, .first = plan->layers.first, .last = plan->layers.last, .pool = plan->pool
+    *s = (struct stage){
+        .device = plan->device, .shape = *shape, .is_experts = plan->is_experts, .is_draft = plan->is_draft
     };
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
         uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;

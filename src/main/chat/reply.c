@@ -156,6 +156,13 @@ static void set_pictures(json_t *line, const struct reply *r)
     json_object_set_new(line, "connect_ms", json_real(r->result.connect_ms));
 }
 
+static void set_drafts(json_t *line, const struct ingot_result *result)
+{
+    json_object_set_new(line, "n_drafted", json_integer(result->n_drafted));
+    json_object_set_new(line, "n_accepted", json_integer(result->n_accepted));
+    json_object_set_new(line, "draft_gain", json_real(result->draft_gain));
+}
+
 static void print_json_end(const struct reply *r)
 {
     const struct ingot_result *result = &r->result;
@@ -172,11 +179,23 @@ static void print_json_end(const struct reply *r)
     json_object_set_new(line, "decode_ms", json_real(result->decode_ms));
     if (result->n_tiles)
         set_pictures(line, r);
+    if (result->n_drafted)
+        set_drafts(line, result);
     if (result->miss.reason == INGOT_MISS_DIFFERS)
         json_object_set_new(line, "differs_at", json_integer(result->miss.position));
     if (result->finish == INGOT_FINISH_ERROR)
         json_object_set_new(line, "error", json_string(result->error.message));
     print_json(line);
+}
+
+// Of speculative decoding; the gain is unknown where no step without drafts was timed.
+static void print_drafts(const struct ingot_result *r)
+{
+    fprintf(stderr, "%sdrafts: %u of %u tokens accepted", terminal_dim(STDERR_FILENO), r->n_accepted,
+            r->n_drafted);
+    if (r->draft_gain > 0)
+        fprintf(stderr, ", their steps %.2f times as fast", r->draft_gain);
+    fprintf(stderr, "%s\n", terminal_plain(STDERR_FILENO));
 }
 
 static double rate(double n, double ms)
@@ -274,6 +293,8 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
         return fail(error.message);
     if (r->settings->verbose && r->n_pictures)
         print_pictures(r);
+    if (r->settings->verbose && r->result.n_drafted)
+        print_drafts(&r->result);
     if (!r->settings->quiet)
         print_figures(&r->result);
     return out_finish();

@@ -367,6 +367,10 @@ json_t *api_response_timings(const struct api_response *t)
                                       "tiles_cached", (int)r->n_tiles_cached, "read_ms", r->read_ms,
                                       "split_ms", r->split_ms, "encode_ms", r->encode_ms, "patch_ms",
                                       r->patch_ms, "connect_ms", r->connect_ms));
+    if (r->n_drafted > 0) // the first two as llama.cpp names them
+        json_object_update_new(timings,
+                               json_pack("{s:i, s:i, s:f}", "draft_n", (int)r->n_drafted, "draft_n_accepted",
+                                         (int)r->n_accepted, "draft_gain", r->draft_gain));
     return timings;
 }
 
