@@ -87,6 +87,12 @@ enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_
 // own. A device without the choice uses its own.
 enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 
+// Speculative decoding: the text's own repeats (n-grams), a smaller model or the model's own draft layer
+// (MTP) guess tokens; one step verifies them and keeps those that the model would have sampled itself.
+// Answers stay the same: on a CPU and with `invariant` to the bit; else on a GPU where two tokens are not as
+// likely as each other within the kernels' error. Auto: while steps that are timed show that it gains.
+enum ingot_speculate { INGOT_SPECULATE_AUTO, INGOT_SPECULATE_OFF, INGOT_SPECULATE_ALWAYS };
+
 // The models that ship inside the library, by the names that `model` may have where no file has them: a small
 // one for text, and one that sees. A build may leave them out.
 #define INGOT_BUILTIN      "ingot-7m"

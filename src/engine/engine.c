@@ -9,6 +9,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/speculate/draft_model.h"
+#include "engine/speculate/draft_stage.h"
 #include "engine/tiles.h"
 #include "engine/wait.h"
 
@@ -112,8 +113,9 @@ static bool fill_ahead(struct engine *e)
     batch_clear(e->ahead);
     if (!e->loaded->stages[0].device->queue || !one_history(e->loaded))
         return false;
-    for (const struct request *r = e->first; r; r = r->next)
-        if (!request_goes_ahead(r))
+    struct speculate_step step = speculate_begin(e);
+    for (struct request *r = e->first; r; r = r->next)
+        if (!request_goes_ahead(r) || draft_stage_reads(r) || speculate_wants(r, &step))
             return false;
     for (struct request *r = e->first; r; r = r->next)
         request_add_ahead(r, e->ahead);
@@ -138,6 +140,7 @@ static bool run_batch(struct engine *e, struct err *err)
     }
     pthread_mutex_lock(&e->state);
     e->is_ahead = fill_ahead(e);
+    e->block_is_fresh = !e->is_ahead;
     pthread_mutex_unlock(&e->state);
     return (!e->is_ahead || play_stages(e, e->ahead, e->fetch ^ 1, err)) && wait_for_results(e, err);
 }
@@ -201,6 +204,23 @@ static void fail_all(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next)
         request_finish(r, INGOT_FINISH_ERROR, &e->failure);
+}
+
+// Without drafts the engine only becomes slower.
+static void run_draft_model(struct engine *e)
+{
+    struct err err = { 0 };
+
+    if (e->draft_model && !draft_model_run(e, &err)) {
+        log_line(LOG_WARN, "engine", "%s; it drafts no more", err.message);
+        draft_model_close(e->draft_model);
+        e->draft_model = NULL;
+    }
+    if (e->draft_stage && !draft_stage_run(e, &err)) {
+        log_line(LOG_WARN, "engine", "%s; it drafts no more", err.message);
+        draft_stage_close(e->draft_stage);
+        e->draft_stage = NULL;
+    }
 }
 
 bool engine_step(struct engine *e, bool *busy, struct err *err)

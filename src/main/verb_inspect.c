@@ -109,6 +109,13 @@ static void print_model(const struct model_info *s)
         out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n",
                    s->model.n_experts, s->model.n_used_experts,
                    (double)(s->model.n_parameters - s->model.n_idle) * 1e-6);
+    if (s->model.drafts)
+        out_printf("drafts        by a layer more, of %.2f M parameters (--speculate)\n",
+                   (double)s->model.n_draft_parameters * 1e-6);
+    if (s->model.embedder.pooling != POOLING_NONE || s->model.arch->is_encoder)
+        out_printf("embeds        %s%s\n", pooling_name(&s->model),
+                   s->model.arch->is_encoder ? "; every token sees the whole text, and nothing is generated"
+                                             : "");
     out_printf("memory        %.1f MiB: weights %.1f, KV pages %.1f for %u tokens, scratch %.1f\n",
                (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB,
                (double)m->pages / MIB, s->n_context, (double)m->scratch / MIB);
@@ -202,6 +209,7 @@ static json_t *model_json(const struct model_info *s)
     json_object_set_new(o, "n_experts", json_integer(s->model.n_experts));
     json_object_set_new(o, "n_experts_used", json_integer(s->model.n_used_experts));
     json_object_set_new(o, "n_layers", json_integer(c->n_layers));
+    json_object_set_new(o, "n_draft_parameters", json_integer((json_int_t)s->model.n_draft_parameters));
     json_object_set_new(o, "n_embd", json_integer(c->n_cols));
     json_object_set_new(o, "n_heads", json_integer(c->n_heads));
     json_object_set_new(o, "n_kv_heads", json_integer(c->n_kv_heads));

@@ -25,6 +25,8 @@ static void count(struct model_info *s, uint32_t n_context)
     struct stage_shape shape = { .max_rows = DEFAULT_ROWS,
                                  .max_outputs = DEFAULT_OUTPUTS,
                                  .n_pages = n_pages,
+                                 .n_states = place_states(&s->model, 1, SPECULATE_MOST, n_pages),
+                                 .drafts = s->model.drafts,
                                  .k_format = KV_F16,
                                  .v_format = KV_F16 };
     shape.n_windows = place_windows(&s->model, &shape, true);

@@ -7,6 +7,7 @@
 #include "engine/kv/kv_window.h"
 #include "engine/stage/take.h"
 #include "models/arch.h"
+#include "models/draft/draft_layer.h"
 #include "models/mixture.h"
 
 enum { READ_APART = 1 << 18 }; // numbers from which on several threads read them
@@ -422,8 +423,13 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
         err_memory(err, "a tape");
         return NULL;
     }
-    model_record(t, &s->parts);
-    if (!tape_seal(t, err)) {
+    if (s->is_experts)
+        mixture_record(t, &s->parts);
+    else if (s->is_draft)
+        draft_layer_record(t, &s->parts);
+    else
+        model_record(t, &s->parts);
+    if (!adapters_are_recorded(s, t, err) || !tape_seal(t, err)) {
         tape_destroy(t);
         return NULL;
     }

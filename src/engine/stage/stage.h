@@ -19,6 +19,7 @@ struct stage_shape { // the same for all stages of an engine
     enum gemm gemm;
     float memory_share;                  // of a device's room that may be used; 0: all of it
     uint64_t eyes_weights, eyes_scratch; // bytes of a tower that will be opened on the first device
+    bool drafts;     // the model's layer that drafts is beside the last stage
 };
 
 struct stage {
@@ -57,8 +58,13 @@ struct stage_plan {
     struct device *device;
     struct layer_range layers;
     const struct stage_shape *shape;
-    const struct buffer *pool;  // rows of pictures that tokens may name, or NULL
-    const struct stage *before; // the stage whose block this one reads; NULL: none
+    const struct buffer *pool;       // rows of pictures that tokens may name, or NULL
+    const struct stage *before;      // the stage whose block this one reads; NULL: none
+    struct device *experts;          // for the experts of the layers that shape->n_away counts
+    bool experts_exact;              // as shape->exact, for that device
+    bool is_experts;                 // this is their stage
+    bool is_draft;                   // layers is the one that drafts; `before` has the head
+    const struct adapters *adapters; // or NULL
 };
 
 struct stage_constraint { // of one output row
