@@ -98,11 +98,19 @@ enum ingot_speculate { INGOT_SPECULATE_AUTO, INGOT_SPECULATE_OFF, INGOT_SPECULAT
 #define INGOT_BUILTIN      "ingot-7m"
 #define INGOT_BUILTIN_EYES "ingot-eyes"
 
+// A LoRA adapter: a GGUF file (general.type adapter), or what PEFT writes: a folder with adapter_config.json
+// and adapter_model.safetensors. It goes with a model of either format.
+struct ingot_adapter { // never changes
+    const char *path;
+    const char *name; // requests name the adapter so; NULL: the name of its file or folder, without .gguf
+    float scale;      // how much a request that uses it adds; 1: as it was trained
+};
+
 // clang-format off
 struct ingot_engine_options {
     size_t size;                // of this struct; ingot_engine_defaults sets it
     const char *model;          // a .gguf file, a safetensors folder, a model inside the library, or NULL: INGOT_BUILTIN
-    const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops; several share the layers: "cuda:0,cpu"
+    const char *device;         // "auto" (GPUs if there are, and the processor for what has no room there), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops; several share the layers: "cuda:0,cpu"
     const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one stage, or of several devices the plan's choice
     uint32_t n_threads;         // 0: every processor this process may use
     uint32_t n_context;         // tokens of one sequence; 0: the model's own limit, at most 8192
@@ -116,7 +124,7 @@ struct ingot_engine_options {
     enum ingot_kv cache_type_v; // of V, which may be another
     uint32_t commit_every;      // Metal: commands in a command buffer; 0: as many as give a step 4 of them at most
     bool exact;                 // activations stay fp32 in products with quantised weights
-    bool invariant;             // CUDA: same bits for any batch and any chunks, slower; the CPU always does
+    bool invariant;             // GPUs: same bits for any batch and any chunks, slower; the CPU always does
     enum ingot_gemm gemm;       // opening fails if the vendor is asked for and its library is not there
     bool no_repack;             // use weights as they lie in the file: less memory, slower
     bool no_prefix_cache;       // compute every prompt anew
@@ -137,6 +145,9 @@ struct ingot_engine_options {
     // The draft model of speculative decoding: a path as in `model`, of a smaller model with the same vocabulary; NULL: none. It is
     // asked where the text itself has no repeat to draft from. Its memory, on the first device, is not in ingot_engine_estimate.
     const char *draft;
+    // Adapters that requests can use, each request its own: [n_adapters], at most 64.
+    const struct ingot_adapter *adapters;
+    size_t n_adapters;
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages
@@ -194,6 +205,7 @@ struct ingot_engine_info {
     uint32_t longest_token; // bytes: no text of more than n_context times as many fits
     uint32_t page_tokens;   // of a KV page: prompts are kept in whole pages
     bool takes_pictures;    // the model has eyes
+    uint32_t n_adapters;    // see ingot_adapter_info
 };
 // Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
 INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info,
@@ -201,6 +213,21 @@ INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct 
 static inline void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)
 {
     ingot_engine_info_fill(engine, info, sizeof *info);
+}
+
+struct ingot_adapter_info {
+    const char *name; // as long as the engine
+    float scale;
+    uint32_t rank, n_matrices; // the largest rank; how many matrices of the model it adds to
+};
+// Fills the first `size` bytes of *info with the engine's adapter of this number, from 0. False: there is no
+// such adapter.
+INGOT_API bool ingot_adapter_info_fill(const struct ingot_engine *engine, uint32_t adapter,
+                                       struct ingot_adapter_info *info, size_t size);
+static inline bool ingot_adapter_info(const struct ingot_engine *engine, uint32_t adapter,
+                                      struct ingot_adapter_info *info)
+{
+    return ingot_adapter_info_fill(engine, adapter, info, sizeof *info);
 }
 
 struct ingot_engine_stats {
@@ -311,7 +338,10 @@ struct ingot_sampling {
     uint32_t reserved[16];   // 0; parameters to come
 };
 
-enum ingot_embed { INGOT_EMBED_NONE, INGOT_EMBED_MEAN, INGOT_EMBED_LAST }; // over the prompt's hidden states
+struct ingot_adapter_use { // never changes
+    const char *name;      // of one of the engine's adapters
+    float scale;           // times the engine's own for it; 1: that
+};
 
 struct ingot_bias { // never changes
     uint32_t token;
@@ -399,7 +429,8 @@ enum ingot_miss_reason {
     INGOT_MISS_NEW,     // nothing was kept that goes on like this
     INGOT_MISS_DIFFERS, // what was kept has another token at `position`
     INGOT_MISS_EVICTED, // it was kept until its memory was needed
-    INGOT_MISS_SALT,    // it is kept for another salt. For the operator's eyes: it tells of other tenants
+    INGOT_MISS_SALT,    // it is kept for another salt or other adapters. For the operator's eyes: it tells of
+                        // other tenants
 };
 
 // Where and why a prompt first differed from what was kept.
@@ -561,9 +592,9 @@ INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_
                                               struct ingot_error *error);
 INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowed
 
-// How many tokens at the beginning of tokens[n_tokens] a request of this salt would find kept in memory now,
-// in whole pages and all but the last token at most. What is on disk does not count. Does not wait for a
-// step; NULL is the empty salt.
+// How many tokens at the beginning of tokens[n_tokens] a request of this salt without adapters would find
+// kept in memory now, in whole pages and all but the last token at most. What is on disk does not count. Does
+// not wait for a step; NULL is the empty salt.
 INGOT_API size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
                                    const char *cache_salt);
 

@@ -65,11 +65,11 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
             engine_fail(e, &err);
 }
 
-static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struct err *err)
+void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
 {
-    const struct bucket *bucket =
-        &e->loaded->stages[0].buckets[stage_bucket_index(&e->loaded->stages[0], b->n_rows, b->n_outputs)];
-    const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
+    static const float none[MOST_ADAPTERS];
+    struct err err = { 0 };
+    uint32_t n = e->loaded->adapters.n;
 
     if (!write_constraints(e, b, err))
         return false;

@@ -13,6 +13,7 @@
 #include "engine/kv/kv.h"
 #include "engine/prefill_budget.h"
 #include "engine/speculate/speculate.h"
+#include "engine/stage/adapters.h"
 #include "engine/stage/place.h"
 #include "ingot.h"
 #include "models/model.h"
@@ -30,6 +31,7 @@ struct engine_loaded {
     struct model_file *file, *eyes;      // eyes: the mmproj file of the vision tower, or NULL
     bool eyes_beside;                    // it was found beside the model
     struct model model;
+    struct adapters adapters;
     struct tokenizer *tokenizer; // NULL: the file has none; the reason is in no_tokenizer
     struct err no_tokenizer;
     struct chat *chat; // NULL: no tokenizer, or the template cannot be used; the reason is in no_chat
@@ -95,6 +97,8 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
 bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
 // Writes all pages of a slot and their n tokens to the stages.
 void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n);
+// Writes the scales of the adapters that the slot's request uses; NULL: none.
+void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales);
 
 // Runs one step. *busy: requests remain.
 bool engine_step(struct engine *e, bool *busy, struct err *err);

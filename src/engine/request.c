@@ -143,6 +143,7 @@ void request_destroy(struct request *r)
         mem_free(r->events[i].logits);
     mem_free(r->events);
     mem_free(r->tokens);
+    mem_free(r->scales);
     constraint_release(&r->constraint);
     pool_release(&r->pool);
     token_logprobs_release(&r->logprobs);

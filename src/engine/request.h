@@ -30,7 +30,9 @@ struct request {
     uint32_t next_logits;                 // the first position whose logits are wanted and not yet delivered
     uint32_t n_lacked;                    // available pages when admission last failed, plus 1
     int32_t priority;
-    struct sha256 root; // of its salt
+    float *scales; // [adapters of the engine], or NULL: it uses none
+    struct sha256 adapters_key;
+    struct sha256 root; // of its salt and its adapters
     // n_logits: rows of the prompt that are read back, for logits or log-probabilities
     uint32_t max_tokens, n_logits;
     bool gives_logits;

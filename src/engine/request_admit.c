@@ -177,6 +177,7 @@ enum admission request_admit(struct request *r)
     }
     CHECK(kv_grow(&e->kv, s->slot, r->n_tokens));
     engine_tell_slot(e, s->slot, s->tokens, n);
+    engine_tell_adapters(e, s->slot, r->scales);
     r->own_session = !r->session;
     r->session = s;
     s->busy = true;

@@ -29,7 +29,17 @@ static bool open_by_kind(struct model_file **result, const char *path, open_fold
     *result = NULL;
     if (!file)
         return false;
-    return finish(file, safetensors ? safetensors_open(file, err) : gguf_open(file, err), result, err);
+    return finish(file, safetensors ? open_safetensors(file, err) : gguf_open(file, err), result, err);
+}
+
+bool model_file_open(struct model_file **result, const char *path, struct err *err)
+{
+    return open_by_kind(result, path, safetensors_open, err);
+}
+
+bool model_file_open_adapter(struct model_file **result, const char *path, struct err *err)
+{
+    return open_by_kind(result, path, safetensors_open_adapter, err);
 }
 
 bool model_file_open_memory(struct model_file **result, const void *bytes, size_t n, const char *name,

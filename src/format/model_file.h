@@ -55,6 +55,9 @@ struct model_file;
 // path: a .gguf file, a folder with *.safetensors and config.json, or a .safetensors file (its folder is
 // used).
 bool model_file_open(struct model_file **file, const char *path, struct err *err);
+// An adapter: a .gguf file, or what PEFT writes, a folder with adapter_config.json, whose values these are,
+// and adapter_model.safetensors.
+bool model_file_open_adapter(struct model_file **file, const char *path, struct err *err);
 // A GGUF image in memory, which must stay valid: the embedded model, tests, fuzzing. name is used in
 // messages.
 bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name,

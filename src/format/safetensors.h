@@ -4,6 +4,8 @@
 
 // file->path: a folder, or one .safetensors file in it.
 bool safetensors_open(struct model_file *file, struct err *err);
+// file->path: a folder with adapter_config.json and adapter_model.safetensors, or such a file in one.
+bool safetensors_open_adapter(struct model_file *file, struct err *err);
 
 // Called for each tensor of a header, before it is added; false ends the reading.
 struct safetensors_visit {

@@ -322,3 +322,32 @@ bool safetensors_open(struct model_file *file, struct err *err)
     return ok;
 }
 
+// Old adapters lie in a file of pickled objects, which nobody should read from strangers.
+static bool has_weights(struct folder *f)
+{
+    char path[MAX_PATH];
+
+    if (!*f->only)
+        snprintf(f->only, sizeof f->only, "adapter_model.safetensors");
+    return join(f, str_from(f->only), path) &&
+           (file_exists(path) ||
+            err_set(f->err, ERR_NOT_FOUND,
+                    "%s: no %s in this folder; ingot reads adapters from safetensors and GGUF files", f->path,
+                    f->only));
+}
+
+bool safetensors_open_adapter(struct model_file *file, struct err *err)
+{
+    struct err unused = { 0 };
+    struct folder *f = mem_alloc(sizeof *f);
+
+    if (!f)
+        return err_memory(err, "a folder's description");
+    f->file = file;
+    f->err = err ? err : &unused;
+    f->err->code = ERR_NONE;
+    bool ok = split_path(f) && has_weights(f) && read_data(f, str_from(f->only), false) &&
+              read_json(f, "adapter_config.json", "", true);
+    mem_free(f);
+    return ok;
+}

@@ -56,6 +56,8 @@ static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen,
     options.n_tokens = n_tokens;
     options.max_tokens = n_gen;
     options.ignore_eos = true;
+    options.adapters = m->adapters;
+    options.n_adapters = m->n_adapters;
     options.sampling.temperature = 0;
     sample->n_gaps = 0;
     uint64_t from = clock_ns();
@@ -79,6 +81,7 @@ bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, c
 
     ingot_engine_info(engine, &info);
     *m = (struct bench_measure){ .engine = engine, .test = *test, .n_vocab = info.n_vocab };
+    m->n_adapters = model_adapters_all(engine, m->adapters);
     m->tokens = mem_alloc_array((size_t)test->depth + test->n_prompt + 1, sizeof *m->tokens);
     if (!m->tokens)
         return err_memory(err, "the tokens of a test");

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/err.h"
 #include "ingot.h"
+#include "model_tools/model_adapters.h"
 
 struct bench_test {
     uint32_t n_prompt, n_gen, depth;
@@ -23,6 +24,8 @@ struct bench_measure {
     struct bench_test test;
     uint32_t *tokens; // [depth + max(n_prompt, 1)]
     uint32_t n_vocab, n_runs;
+    struct ingot_adapter_use adapters[MODEL_ADAPTERS]; // [n_adapters] of the engine, all of them
+    size_t n_adapters;
 };
 
 // Prepares a test: reads `depth` tokens into a session. bench_measure_end frees it.

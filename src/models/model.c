@@ -124,6 +124,10 @@ static bool find_arch(struct model *m, struct err *err)
     if (!model_file_string(m->file, key, &name, err) ||
         (gguf && !model_file_string(m->file, "general.type", &type, err)))
         return false;
+    if (str_is(type, "adapter"))
+        return err_set(err, ERR_INPUT,
+                       "%s: this is an adapter of a %.*s model; give it with --lora, and the model with -m",
+                       model_file_path(m->file), STR_ARG(name));
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?",
                        model_file_path(m->file), key);

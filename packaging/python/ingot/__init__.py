@@ -126,6 +126,7 @@ class Options:
     # Each fills one part {"type": "image"} of the messages, in their order; without such parts they stand before the last message's text.
     pictures: Sequence[Union[Picture, File]] = ()
     no_split: bool = False  # each picture as one tile: faster, with fewer details
+    adapters: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the engine, by name: how much each adds; 1: as it was opened
     priority: int = 0  # lower runs earlier
     timeout: float = 0.0  # seconds; 0: none
 
@@ -219,6 +220,8 @@ class _Arguments:
         self.c.stop, self.c.n_stop = (ctypes.c_char_p * len(stops))(*stops), len(stops)
         biases = [_library.Bias(token, bias) for token, bias in options.bias.items()]
         self.c.bias, self.c.n_bias = (_library.Bias * len(biases))(*biases), len(biases)
+        uses = [_library.AdapterUse(name.encode(), scale) for name, scale in options.adapters.items()]
+        self.c.adapters, self.c.n_adapters = (_library.AdapterUse * len(uses))(*uses), len(uses)
         schema = options.json_schema
         text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
         self.c.json_schema = None if text is None else text.encode()
@@ -407,6 +410,14 @@ class Engine:
         values = {field.name: getattr(c, field.name) for field in dataclasses.fields(Info)}
         return Info(**{name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in values.items()})
 
+    @property
+    def adapters(self) -> Dict[str, float]:
+        """The names and scales of the adapters it was opened with."""
+        found, c = {}, _library.AdapterInfo()
+        while lib.ingot_adapter_info_fill(self._opened(), len(found), byref(c), ctypes.sizeof(c)):
+            found[c.name.decode("utf-8", "replace")] = c.scale
+        return found
+
     def submit(self, prompt: Prompt, options: Options = Options(), **changes: Any) -> Request:
         """Begins an answer and returns at once. Changes are members of Options."""
         options = dataclasses.replace(options, **changes)
@@ -540,15 +551,28 @@ def _outcome(request: Request) -> Union[Result, IngotError]:
 
 def _engine_arguments(model: Optional[str], options: Mapping[str, Any]) -> _library.EngineOptions:
     c = _library.engine_options()
-    known = {name for name, *_ in c._fields_} - {"size", "model", "progress", "progress_arg"}
+    known = {name for name, *_ in c._fields_} - {"size", "model", "progress", "progress_arg", "n_adapters"}
     for name, value in options.items():
         if name not in known:
             raise TypeError(f"Engine has no option {name!r}; it has {', '.join(sorted(known))}")
+        if name == "adapters":
+            adapters = [_adapter(item) for item in value]
+            c.adapters, c.n_adapters = (_library.Adapter * len(adapters))(*adapters), len(adapters)
+            continue
         setattr(c, name, os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value)
     if model is not None:
         path = os.fspath(model)
         c.model = os.fsencode(path if os.path.exists(path) else _found(path))
     return c
+
+
+def _adapter(item: Any) -> _library.Adapter:
+    """A path, (path, name) or (path, name, scale)."""
+    parts = [item] if isinstance(item, (str, os.PathLike)) else list(item)
+    if not 1 <= len(parts) <= 3:
+        raise TypeError("an adapter is a path, (path, name) or (path, name, scale)")
+    path, name, scale = parts + [None, 1.0][len(parts) - 1 :]
+    return _library.Adapter(os.fsencode(path), None if name is None else name.encode(), scale)
 
 
 def _found(name: str) -> str:

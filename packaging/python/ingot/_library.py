@@ -47,6 +47,14 @@ class Error(ctypes.Structure):
 Progress = ctypes.CFUNCTYPE(c_bool, c_void_p, c_uint64, c_uint64)
 
 
+class Adapter(ctypes.Structure):
+    _fields_ = [("path", c_char_p), ("name", c_char_p), ("scale", c_float)]
+
+
+class AdapterUse(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("scale", c_float)]
+
+
 class EngineOptions(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t), ("model", c_char_p), ("device", c_char_p), ("stages", c_char_p), ("n_threads", c_uint32),
@@ -70,6 +78,10 @@ class EngineInfo(ctypes.Structure):
         ("cache_type_v", c_int), ("has_tokenizer", c_bool), ("longest_token", c_uint32),
         ("page_tokens", c_uint32), ("takes_pictures", c_bool),
     ]  # fmt: skip
+
+
+class AdapterInfo(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("scale", c_float), ("rank", c_uint32), ("n_matrices", c_uint32)]
 
 
 class TokenInfo(ctypes.Structure):
@@ -136,7 +148,7 @@ class Event(ctypes.Structure):
     _fields_ = [
         ("text", c_void_p), ("n_bytes", c_size_t), ("token", c_uint32), ("logits", POINTER(c_float)), ("position", c_uint32),
         ("embedding", POINTER(c_float)), ("done", c_bool), ("result", POINTER(Result)), ("logprobs", POINTER(Logprob)),
-        ("n_logprobs", c_uint32),
+        ("n_logprobs", c_uint32), ("n_numbers", c_size_t),
     ]  # fmt: skip
 
 
@@ -153,6 +165,7 @@ _SIGNATURES = {
     "ingot_model_find": (c_bool, [c_char_p, c_char_p, c_size_t, POINTER(Error)]),
     "ingot_engine_close": (None, [c_void_p]),
     "ingot_engine_info_fill": (None, [c_void_p, POINTER(EngineInfo), c_size_t]),
+    "ingot_adapter_info_fill": (c_bool, [c_void_p, c_uint32, POINTER(AdapterInfo), c_size_t]),
     "ingot_encode": (c_int64, [c_void_p, c_char_p, c_size_t, c_uint, POINTER(c_uint32), c_size_t, POINTER(Error)]),
     "ingot_decode": (c_int64, [c_void_p, POINTER(c_uint32), c_size_t, c_uint, c_char_p, c_size_t, POINTER(Error)]),
     "ingot_token_info_fill": (c_bool, [c_void_p, c_uint32, POINTER(TokenInfo), c_size_t]),
@@ -162,6 +175,7 @@ _SIGNATURES = {
     "ingot_prompt_info_fill": (None, [c_void_p, POINTER(PromptInfo), c_size_t]),
     "ingot_prompt_tokens": (POINTER(c_uint32), [c_void_p, POINTER(c_size_t), POINTER(Error)]),
     "ingot_prompt_free": (None, [c_void_p]),
+    "ingot_rank_tokens": (c_int64, [c_void_p, POINTER(Pair), POINTER(c_uint32), c_size_t, POINTER(Error)]),
     "ingot_prompt_kept": (c_size_t, [c_void_p, POINTER(c_uint32), c_size_t, c_char_p]),
     "ingot_grammar_check": (c_bool, [c_char_p, POINTER(Error)]),
     "ingot_schema_to_grammar": (c_int64, [c_char_p, c_char_p, c_size_t, POINTER(Error)]),

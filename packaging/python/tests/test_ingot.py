@@ -13,6 +13,24 @@ QUESTION = [{"role": "user", "content": "What is 12 + 30?"}]
 STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
 
 
+GOLDEN = Path(__file__).parents[3] / "tests" / "golden"
+
+
+class Adapters(unittest.TestCase):
+    def test_an_answer_has_the_adapters_that_it_names(self):
+        adapters = [GOLDEN / "lora/tinyllama-all/adapter.gguf", (GOLDEN / "lora/tinyllama-root", "root", 0.5)]
+        with ingot.Engine(GOLDEN / "tinyllama/model.gguf", device="cpu", adapters=adapters) as engine:
+            self.assertEqual(engine.adapters, {"adapter": 1.0, "root": 0.5})
+            prompt = [(i * 37 + 3) % 257 for i in range(20)]
+            answers = [engine.generate(prompt, temperature=0, max_tokens=9, adapters=uses).tokens for uses in ({}, {"adapter": 1}, {"root": 1.5})]
+            self.assertEqual(len({tuple(answer) for answer in answers}), 3)
+            self.assertEqual(engine.generate(prompt, temperature=0, max_tokens=9, adapters={"root": 0}).tokens, answers[0])
+            with self.assertRaisesRegex(ingot.IngotError, "no adapter is called 'other'; the engine has: adapter root"):
+                engine.generate(prompt, adapters={"other": 1})
+        with self.assertRaises(TypeError):
+            ingot.Engine(adapters=[()])
+
+
 class Answers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

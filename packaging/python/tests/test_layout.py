@@ -10,6 +10,9 @@ from ingot import _library
 
 STRUCTS = {
     "ingot_error": _library.Error,
+    "ingot_adapter": _library.Adapter,
+    "ingot_adapter_use": _library.AdapterUse,
+    "ingot_adapter_info": _library.AdapterInfo,
     "ingot_engine_options": _library.EngineOptions,
     "ingot_engine_info": _library.EngineInfo,
     "ingot_token_info": _library.TokenInfo,

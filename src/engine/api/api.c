@@ -218,6 +218,11 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .longest_token = e->loaded->longest_token,
         .page_tokens = PAGE_TOKENS,
         .takes_pictures = e->tiles != NULL,
+        .n_adapters = e->loaded->adapters.n,
+        .n_vector = e->loaded->model.embedder.n_vector,
+        .embed = embed_of(e->loaded->model.embedder.pooling),
+        .is_encoder = e->loaded->model.arch->is_encoder,
+        .ranks = pool_ranks(e),
     };
     if (e->tiles) {
         all.n_parameters += e->tiles->vision.tower.n_parameters;
@@ -276,6 +281,7 @@ static struct ingot_request *submit(struct engine *e, const struct ingot_request
     }
     if (e->kv.prefix)
         request->inner->root = prefix_root(e->kv.prefix, options->cache_salt);
+    request->inner->root = adapters_root(request->inner->root, &request->inner->adapters_key);
     schedule_add(e, request->inner);
     e->n_live++;
     wait_wake(e);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
+#include "engine/stage/adapters.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/take.h"
 #include "models/arch.h"
@@ -360,8 +361,12 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
             (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
     }
     borrow_buffers(s, plan->before);
-    if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) &&
-        take_weights(s, m, progress, err))
+    bool ok = make_buffers(s, plan->before, &m->config, err) &&
+              (s->is_experts || (make_pages(s, err) && make_states(s, err))) &&
+              take_weights(s, plan, progress, err);
+    thread_pool_destroy(s->readers);
+    s->readers = NULL;
+    if (ok && adapters_attach(s, plan->adapters, err) && away_create(s, plan, progress, err))
         return true;
     stage_release(s);
     return false;
@@ -391,6 +396,7 @@ void stage_release(struct stage *s)
                                  &s->results, &s->mask_bias, &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
+    adapters_detach(s);
     arena_destroy(s->names);
     mem_free(s->weights);
     mem_free(s->layers);
