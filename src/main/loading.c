@@ -6,6 +6,7 @@
 #include "main/terminal/fail.h"
 #include "main/terminal/progress.h"
 #include "main/terminal/signals.h"
+#include "model_tools/model_adapters.h"
 
 enum { PROMPT_MAX_BYTES = 1 << 28 };
 
@@ -29,6 +30,31 @@ static enum ingot_kv kv_from_name(const char *name)
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a == 0 ? b : b == 0 || a < b ? a : b;
+}
+
+// "FILE", "FILE:SCALE" or "NAME=FILE:SCALE"; they live as long as the program.
+static const struct ingot_adapter *adapters_of(const struct option_list *list)
+{
+    static struct adapter_room {
+        char path[4096], name[64];
+    } rooms[MODEL_ADAPTERS];
+    static struct ingot_adapter adapters[MODEL_ADAPTERS];
+
+    for (size_t i = 0; i < list->n && i < MODEL_ADAPTERS; i++) {
+        struct str text = str_from(list->at[i]);
+        struct adapter_room *room = &rooms[i];
+        size_t equals = str_find(text, STR("=")), slash = str_find(text, STR("/")),
+               colon = str_find_last(text, ':');
+        double scale = 1;
+        if (colon != SIZE_MAX && str_to_f64(str_from_to(text, colon + 1, text.n), &scale))
+            text.n = colon;
+        bool named = equals != SIZE_MAX && equals < text.n && equals < slash;
+        snprintf(room->name, sizeof room->name, "%.*s", named ? (int)equals : 0, text.at);
+        text = named ? str_from_to(text, equals + 1, text.n) : text;
+        snprintf(room->path, sizeof room->path, "%.*s", (int)text.n, text.at);
+        adapters[i] = (struct ingot_adapter){ room->path, named ? room->name : NULL, (float)scale };
+    }
+    return adapters;
 }
 
 struct ingot_engine_options loading_options(const struct settings *settings)

@@ -41,6 +41,8 @@ static const struct option kernel_options[] = {
     { 0 },
 };
 
+static const struct option lora_options[] = {
+    { "--lora --lora-scaled", OPTION_LIST, AT(loras), "FILE[:SCALE]", NULL, 0, 0, NULL, "a LoRA adapter, a GGUF file or a folder of PEFT's, and how much it adds, 1 by default; NAME=FILE gives it a name; may be given more than once. run and bench use all of them, serve those that a request names, as in model:adapter" },
 static const struct option cache_options[] = {
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
@@ -241,6 +243,7 @@ static const struct option trace_options[] = {
 static const struct option_group general = { "General", general_options }, model = { "Model", model_options },
                                  place = { "Device and threads", place_options },
                                  kernel = { "How it runs", kernel_options },
+                                 lora = { "Adapters", lora_options },
                                  bench_place = { "Device and threads", bench_place_options },
                                  prompt = { "Prompt", prompt_options },
                                  sampling = { "Sampling", sampling_options },
@@ -320,15 +323,15 @@ static const char rm_text[] = "user/repo takes out all of a repository, user/rep
                               "  ingot rm user/repo:Q8_0";
 
 static const struct option_verb verbs[] = {
-    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &place, &kernel, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
-    { "bench", "[MODEL]", "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &bench_place, &kernel, &names, &general, &llama_bench, &llama_common } },
+    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &lora, &place, &kernel, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
+    { "bench", "[MODEL]", "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &lora, &bench_place, &kernel, &names, &general, &llama_bench, &llama_common } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
     { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
     { "verify", "[MODEL]", "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &place, &kernel, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
-    { "serve", "[MODEL]", "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &place, &kernel, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
+    { "serve", "[MODEL]", "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &lora, &place, &kernel, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
     { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },

@@ -17,7 +17,7 @@ struct settings {
     uint32_t cache_gib;
     // the prompt and the answer
     const char *prompt, *file, *system, *system_file, *think, *mmproj;
-    struct option_list images;
+    struct option_list images, loras;
     bool chat, no_chat, one_turn, no_shift, no_split, escape, special, json, quiet, ignore_eos, trace;
     uint32_t n_predict;
     const char *grammar, *grammar_file, *json_schema, *json_schema_file;

@@ -28,7 +28,6 @@
 #define EXPERTS "placing of single tensors yet: one device holds the whole model"
 #define ROPE    "RoPE settings on the command line: those of the model file hold"
 #define SAMPLER "such sampler yet; --top-k, --top-p, --min-p and the penalties are there"
-#define ADAPTER "adapters yet: merge it into the weights and name that model"
 
 // clang-format off
 static const struct option common_flags[] = {
@@ -53,7 +52,6 @@ static const struct option common_flags[] = {
     FINE("-fitt --fit-target -fitc --fit-ctx -dt --defrag-thold", "N", "pages need no such limit"),
     NONE("--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", "N", ROPE),
     NONE("--override-kv", "TEXT", "override of the model file's values yet"),
-    NONE("--lora --lora-scaled", "FILE", ADAPTER),
     NONE("--control-vector --control-vector-scaled --control-vector-layer-range", "FILE", "control vectors yet"),
     NONE("-hfd -hfrd --hf-repo-draft --draft-min --draft-p-min -cd --ctx-size-draft -devd --device-draft -ngld --gpu-layers-draft --n-gpu-layers-draft -ctkd -ctvd --spec-type", "VALUE", DRAFT),
     NONE("-mmu --mmproj-url --audio --video", "FILE", PICTURE),

@@ -101,6 +101,7 @@ static int run_engine(struct chat_loop *loop, struct buf *prompt)
     if (!engine)
         return signals_interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     loop->reply->engine = engine;
+    loop->reply->n_adapters = model_adapters_all(engine, loop->reply->adapters);
     ingot_time_stages(engine, s->verbose);
     int status = answer(loop, prompt, given);
     if (s->trace)

@@ -13,15 +13,13 @@ uint32_t bench_test_tokens(const struct bench_test *test)
     return test->n_prompt + test->n_gen;
 }
 
-// A fixed sequence of ids (splitmix64), different for every run, so that no run finds its prompt already in
-// the session.
-static uint32_t random_token(const struct bench_measure *m, uint64_t run, uint64_t at)
+uint32_t bench_token(uint32_t n_vocab, uint64_t run, uint64_t at) // splitmix64
 {
     uint64_t x = (run << 32 | at) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
 
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (uint32_t)((x ^ (x >> 31)) % m->n_vocab);
+    return (uint32_t)((x ^ (x >> 31)) % n_vocab);
 }
 
 struct listener {
@@ -88,7 +86,7 @@ bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, c
     if (test->depth == 0)
         return true;
     for (uint32_t i = 0; i < test->depth; i++)
-        m->tokens[i] = random_token(m, 0, i);
+        m->tokens[i] = bench_token(m->n_vocab, 0, i);
     m->session = ingot_session_create(engine, &error);
     if (m->session && generate(m, test->depth, 1, &ignored, err))
         return true;
@@ -114,6 +112,6 @@ bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, str
 
     m->n_runs++;
     for (uint32_t i = 0; i < n_new; i++)
-        m->tokens[t->depth + i] = random_token(m, m->n_runs, i);
+        m->tokens[t->depth + i] = bench_token(m->n_vocab, m->n_runs, i);
     return generate(m, t->depth + n_new, t->n_gen + (t->n_prompt != 0), sample, err);
 }

@@ -34,6 +34,10 @@ bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, c
 void bench_measure_end(struct bench_measure *m);
 bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err);
 
+// Token `at` of a run: a fixed sequence, different for every run, so that none finds its prompt already in a
+// session.
+uint32_t bench_token(uint32_t n_vocab, uint64_t run, uint64_t at);
+
 // Tokens of context that the test needs.
 uint32_t bench_test_context(const struct bench_test *test);
 // Tokens that the test counts: of the prompt and generated.

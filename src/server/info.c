@@ -22,17 +22,26 @@ static json_t *model_json(const struct server *s, enum api_family family)
 
     if (family == API_ANTHROPIC)
         return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:n, s:n, s:n, s:n}", "type", "model", "id",
-                         s->model.name, "display_name", s->model.name, "created_at", loaded_at(s, when),
-                         "lifecycle", "active", "max_input_tokens", (int)s->model.info.n_context,
-                         "max_tokens", (int)s->model.info.n_context, "capabilities", "deprecated_at", "line",
-                         "retires_at");
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id",
-                     s->model.name, "object", "model", "created", (json_int_t)s->model.loaded_at, "owned_by",
-                     "ingot", "meta", "architecture", s->model.info.architecture, "quantization",
-                     s->model.info.format, "context", (int)s->model.info.n_context, "sequences",
-                     (int)s->model.info.n_sequences, "parameters", (json_int_t)s->model.info.n_parameters,
-                     "weight_bytes", (json_int_t)s->model.info.weight_bytes, "device", s->model.info.device,
-                     "modalities", "text", s->model.info.takes_pictures ? "image" : NULL);
+                         name, "display_name", name, "created_at", loaded_at(s, when), "lifecycle", "active",
+                         "max_input_tokens", (int)s->model.info.n_context, "max_tokens",
+                         (int)s->model.info.n_context, "capabilities", "deprecated_at", "line", "retires_at");
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:I, s:[s,s*]}}", "id", name,
+                     "object", "model", "created", (json_int_t)s->model.loaded_at, "owned_by", "ingot",
+                     "meta", "architecture", s->model.info.architecture, "quantization", s->model.info.format,
+                     "context", (int)s->model.info.n_context, "sequences", (int)s->model.info.n_sequences,
+                     "parameters", (json_int_t)s->model.info.n_parameters, "weight_bytes",
+                     (json_int_t)s->model.info.weight_bytes, "device", s->model.info.device, "body_bytes",
+                     (json_int_t)s->options->limits.body_bytes, "modalities", "text",
+                     s->model.info.takes_pictures ? "image" : NULL);
+}
+
+// The model, then the model with each adapter: a name, or false behind the last.
+static bool name_at(const struct server *s, uint32_t index, char name[SERVED_NAME_BYTES])
+{
+    if (index > 0)
+        return served_model_adapter(&s->model, index - 1, name);
+    snprintf(name, SERVED_NAME_BYTES, "%s", s->model.name);
+    return true;
 }
 
 bool info_models(struct http_exchange *x)

@@ -262,6 +262,8 @@ static struct ingot_request_options request_options(const struct reply *r)
     options.pictures = r->pictures;
     options.n_pictures = r->n_pictures;
     options.no_split = s->no_split;
+    options.adapters = r->adapters;
+    options.n_adapters = r->n_adapters;
     return options;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "ingot.h"
 #include "main/settings.h"
+#include "model_tools/model_adapters.h"
 #include "text/parsers/output_parser.h"
 
 struct reply {
@@ -12,6 +13,8 @@ struct reply {
     const char *grammar, *json_schema;           // that answers follow; NULL: none
     const struct ingot_picture *const *pictures; // [n_pictures] of the messages, or before the text
     size_t n_pictures;
+    struct ingot_adapter_use adapters[MODEL_ADAPTERS]; // [n_adapters] that answers use
+    size_t n_adapters;
     struct ingot_result result;
     struct output_parser parser; // separates reasoning and answer, with `parts`
     bool parts, is_dim, thinks;  // thinks: the last piece was reasoning

@@ -110,6 +110,8 @@ static bool submit(struct api_response *t, struct api_response_client client, st
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
         requests[i] = request_of(t, i);
+        requests[i].adapters = &use;
+        requests[i].n_adapters = adapted;
         requests[i].sampling.seed = seed + i % request->n_per_prompt;
         requests[i].cache_salt = salt.at;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
@@ -129,13 +131,28 @@ static bool submit(struct api_response *t, struct api_response_client client, st
     return t->generation != NULL;
 }
 
+// An adapter that is not here is an error: the answer would be another one's.
+static bool check_adapter(const struct api_response *t, const char *asked, struct err *err)
+{
+    struct str name = str_from(asked), model = str_from(t->model->name);
+    bool tagged = str_starts(name, model) && name.n > model.n && name.at[model.n] == ':';
+
+    return t->model->info.n_adapters == 0 || !tagged ||
+           err_set(err, ERR_INPUT, "adapter '%.80s' is not here; GET /v1/models lists what is",
+                   asked + model.n + 1);
+}
+
 static bool check_model(struct api_response *t, struct err *err)
 {
     const char *model = t->request.model;
 
-    if (!model || served_model_is(t->model, model))
+    t->adapter = choice.adapter;
+    if (!served_model_adapter(t->model, t->adapter, t->name))
+        snprintf(t->name, sizeof t->name, "%s", t->model->name);
+    if (choice.is_here)
         return true;
-    return api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model,
+    return check_adapter(t, model, err) &&
+           api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model,
                             t->model->name);
 }
 

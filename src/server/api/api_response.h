@@ -57,6 +57,8 @@ struct api_response {
     struct prompts prompts;                   // choice i belongs to prompt i / request.n_per_prompt
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
+    char name[SERVED_NAME_BYTES]; // of the model, with the adapter that the request names
+    uint32_t adapter;             // of the engine; UINT32_MAX: none
     int64_t created;
     enum tool_call_style style; // how this model writes calls
     const struct reasoning_marks *marks;

@@ -20,4 +20,13 @@ struct served_model {
     int64_t loaded_at; // seconds since 1970
 };
 
-bool served_model_is(const struct served_model *m, const char *name); // clients may call it so
+enum { SERVED_NAME_BYTES = 200 };
+
+// The name of the model with one of its adapters, from 0: "model:adapter". False: there is no such adapter.
+bool served_model_adapter(const struct served_model *m, uint32_t adapter, char name[SERVED_NAME_BYTES]);
+// The adapter of a model that clients call so: UINT32_MAX, none.
+struct served_choice {
+    bool is_here;
+    uint32_t adapter;
+};
+struct served_choice served_model_find(const struct served_model *m, const char *name);
