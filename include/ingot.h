@@ -142,6 +142,10 @@ struct ingot_engine_options {
     // Speculative decoding.
     uint64_t draft_most;        // drafted tokens of a request and step at most; 0: 7, which is also the most
     enum ingot_speculate speculate;
+    // Where a mixture's experts are computed. "cpu": by the processor, from the host's memory, in all layers;
+    // "cpu:N": in the last N layers. "none": on `device`, as the rest. NULL: there, but for those of as many of the
+    // last layers as must leave it where not all have room.
+    const char *experts;
     // The draft model of speculative decoding: a path as in `model`, of a smaller model with the same vocabulary; NULL: none. It is
     // asked where the text itself has no repeat to draft from. Its memory, on the first device, is not in ingot_engine_estimate.
     const char *draft;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "engine/constraint.h"
 #include "engine/kv/kv_window.h"
+#include "engine/stage/away.h"
 #include "engine/stage/link.h"
 #include "engine/pool.h"
 #include "engine/request.h"

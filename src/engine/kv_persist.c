@@ -34,7 +34,8 @@ static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
         sha256_add(s, t->data + i * step, t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES);
 }
 
-// Which device computes from which layer on. A border between stages of one device changes nothing.
+// Which device computes from which layer on, and the experts of how many. A border between stages of one
+// device changes nothing.
 static void add_devices(struct sha256_stream *s, const struct engine_loaded *l)
 {
     for (uint32_t i = 0; i < l->n_stages; i++) {

@@ -23,7 +23,7 @@ static const struct option model_options[] = {
 static const struct option place_options[] = {
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
-    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation; several, as in cuda:0,cpu, share the layers" },
+    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto (GPUs if there are, and the processor for what has no room there), cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation; several, as in cuda:0,cpu, share the layers" },
     { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { 0 },

@@ -25,7 +25,10 @@
 
 #define DRAFT   "such setting of drafts; --draft MODEL, --draft-max and --speculate are there"
 #define PICTURE "an mmproj by URL, sound or video yet"
-#define EXPERTS "placing of single tensors yet: one device holds the whole model"
+#define EXPERTS                                                                                          \
+    "placing of single tensors; --experts cpu keeps the experts in the host's memory, cpu:N the last N " \
+    "layers'"
+#define SPLIT   "such split; --device cuda:0,cuda:1 shares the layers, --stages N says where"
 #define ROPE    "RoPE settings on the command line: those of the model file hold"
 #define SAMPLER "such sampler yet; --top-k, --top-p, --min-p and the penalties are there"
 

@@ -4,6 +4,7 @@
 // Checkpoints hold an expert's gate and up with alternating rows, as MXFP4 (blocks and scales apart) or as
 // plain numbers with columns first. GGUF files say nothing of two rules that this architecture always has:
 // which layers have the window, and that YaRN's ramp does not begin and end at whole pairs.
+#include "models/binding/layer_config.h"
 #include "models/mixture.h"
 
 struct gptoss_weights {             // all pointers
@@ -53,6 +54,13 @@ static bool has_window(uint32_t l)
     return l % 2 == 0;
 }
 
+static bool layers(struct model *m, struct err *err)
+{
+    (void)err;
+    layer_config_windows(m, 2, 0);
+    return true;
+}
+
 // config.json names each layer's kind.
 static bool check(const struct model *m, struct err *err)
 {
@@ -73,7 +81,13 @@ static bool check(const struct model *m, struct err *err)
 static void factors(struct model *m)
 {
     if (model_file_format(m->file) == MODEL_GGUF)
-        m->config.rope.truncate = false;
+        m->config.rope[0].truncate = false;
+}
+
+static void experts(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
+{
+    mixture_block(t, s, l, x,
+                  (struct route_rule){ ROUTE_CHOSEN, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
 }
 
 static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -83,10 +97,8 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
     struct tensor q = block_qkv(t, s, l, x, angles);
 
     block_attend(t, s, l, x,
-                 (struct attend){
-                     .q = q, .window = has_window(l) ? s->model->config.window : 0, .sinks = own->sinks });
-    mixture_block(t, s, l, x,
-                  (struct route_rule){ ROUTE_CHOSEN, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
+                 (struct attend){ .q = q, .window = stage_layer_config(s, l)->window, .sinks = own->sinks });
+    experts(t, s, l, x);
 }
 
 const struct arch arch_gptoss = { .name = "gpt-oss",
@@ -95,7 +107,9 @@ const struct arch arch_gptoss = { .name = "gpt-oss",
                                   .packings = "mxfp4",
                                   ARCH_TABLES(config, weights),
                                   ARCH_OWN(struct mixture_config, struct gptoss_weights),
+                                  .layers = layers,
                                   .check = check,
                                   .scratch_cols = mixture_scratch_cols,
                                   .factors = factors,
-                                  .layer = layer };
+                                  .layer = layer,
+                                  .experts = experts };

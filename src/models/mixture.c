@@ -88,7 +88,7 @@ static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l
 {
     const struct mixture_config *c = s->model->own;
     const struct mixture_weights *w = stage_layer_own(s, l);
-    uint32_t n_shared = w->shared_gate ? c->n_shared : 0;
+    uint32_t n_shared = w->shared_up ? c->n_shared : 0;
     struct tensor hidden = tape_tensor(t, experts_hidden_cols(c->n_slots, c->n_ffn, n_shared), ROWS_STEP);
     struct route route = { .in = x,
                            .normed = tape_tensor(t, x.n_cols, ROWS_STEP),
@@ -107,14 +107,14 @@ static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l
                          .up = { .out = hidden,
                                  .in = route.normed,
                                  .ids = route.ids,
-                                 .gate = w->gate,
+                                 .gate = w->gate ? w->gate : w->up,
                                  .up = w->up,
                                  .gate_bias = w->gate_bias,
                                  .up_bias = w->up_bias,
-                                 .shared_gate = w->shared_gate,
+                                 .shared_gate = w->shared_gate ? w->shared_gate : w->shared_up,
                                  .shared_up = w->shared_up,
                                  .n_experts = c->n_experts,
-                                 .activation = ACTIVATION_SILU,
+                                 .activation = (enum activation)c->activation,
                                  .limit = c->limit },
                          .down = { .out = x,
                                    .in = hidden,
@@ -127,20 +127,73 @@ static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l
                                    .n_experts = c->n_experts } };
 }
 
+bool mixture_is_away(const struct model_stage *s, uint32_t l)
+{
+    const struct model_config *c = &s->model->config;
+
+    return s->model->n_experts > 0 && l >= c->n_dense && l < c->n_layers && l + s->n_away >= c->n_layers;
+}
+
+bool mixture_has_place(const struct model *m, uint32_t place)
+{
+    for (uint32_t i = 0; i < m->arch->n_weights; i++) {
+        const struct weight_key *k = &m->arch->weights[i];
+        if (k->per_layer && k->place == place && k->layers == LAYERS_MIXTURE)
+            return true;
+    }
+    return false;
+}
+
+void mixture_record(struct tape *t, const struct model_stage *s)
+{
+    struct tensor x = tape_tensor_bound(t, s->model->config.n_cols, ROWS_STEP, s->block);
+
+    for (uint32_t l = s->first; l < s->last; l++) {
+        if (l > s->first)
+            tape_border(t, x);
+        s->model->arch->experts(t, s, l, x);
+    }
+}
+
+static void record_parts(struct tape *t, const struct moe *m, uint32_t l)
+{
+    tape_label(t, "layer%u.route", l);
+    op_route(t, m->route);
+    tape_label(t, "layer%u.experts_up", l);
+    op_experts_up(t, m->up);
+    tape_label(t, "layer%u.experts_down", l);
+    op_experts_down(t, m->down);
+}
+
 void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule)
 {
+    if (mixture_is_away(s, l)) {
+        tape_border(t, x);
+        return;
+    }
     struct moe m = moe_of(t, s, l, x, rule);
 
     tape_label(t, "layer%u.experts", l);
-    if (op_moe(t, &m))
-        return;
-    tape_label(t, "layer%u.route", l);
-    op_route(t, m.route);
-    tape_label(t, "layer%u.experts_up", l);
-    op_experts_up(t, m.up);
-    tape_label(t, "layer%u.experts_down", l);
-    op_experts_down(t, m.down);
+    if (s->model->n_ranks || !op_moe(t, &m)) // ranks choose experts by the same bits: all by the parts
+        record_parts(t, &m, l);
+    block_rank_sum(t, s, x);
+}
+
+struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                          const struct mixture_router *r)
+{
+    struct moe m = moe_of(t, s, l, x, r->rule);
+
+    m.route.norm = r->norm;
+    m.route.expert_scale = r->expert_scale;
+    m.route.gain = r->gain;
+    m.up.in = r->in;
+    m.down.add = (struct tensor){ 0 };
+    m.down.out = block_rank_tensor(t, s, x.n_cols);
+    record_parts(t, &m, l);
+    block_rank_sum(t, s, m.down.out);
+    return m.down.out;
 }
 
 void mixture_or_dense_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)

@@ -11,6 +11,7 @@ struct mixture_config {
     uint32_t n_ffn, n_shared;    // hidden numbers of an expert, of the shared expert
     uint32_t normalise;          // the weights of a token's experts sum to one
     float limit;                 // of the clamped activation, see ops/experts/experts.h; 0: none
+    uint32_t activation;         // enum activation; experts without gates have theirs times what it is of
     // Of mixture_rule alone:
     uint32_t gating;                  // enum mixture_gating
     uint32_t n_groups, n_used_groups; // of experts: a token chooses groups first
@@ -86,21 +87,25 @@ struct mixture_weights { // all pointers, as struct layer_weights
 #define MIXTURE_SHARED(field, gguf_name, json_name, n_rows, n_cols)                           \
     MIXTURE_WEIGHT(field, gguf_name, MIXTURE_MLP "shared_experts." json_name, n_rows, n_cols, \
                    .when = MIXTURE_DIM(n_shared_experts))
+#define MIXTURE_DENSE_WEIGHTS                                                                              \
+    L(gate, "blk.%u.ffn_gate.weight", MIXTURE_MLP "gate_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)), \
+        L(up, "blk.%u.ffn_up.weight", MIXTURE_MLP "up_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),   \
+        L(down, "blk.%u.ffn_down.weight", MIXTURE_MLP "down_proj.weight", COLS, FFN,                       \
+          IN_LAYERS(LAYERS_DENSE))
+#define MIXTURE_SHARED_WEIGHTS                                                                             \
+    MIXTURE_SHARED(shared_gate, "blk.%u.ffn_gate_shexp.weight", "gate_proj.weight", MIXTURE_DIM(n_shared), \
+                   DIM_COLS),                                                                              \
+        MIXTURE_SHARED(shared_up, "blk.%u.ffn_up_shexp.weight", "up_proj.weight", MIXTURE_DIM(n_shared),   \
+                       DIM_COLS),                                                                          \
+        MIXTURE_SHARED(shared_down, "blk.%u.ffn_down_shexp.weight", "down_proj.weight", DIM_COLS,          \
+                       MIXTURE_DIM(n_shared))
 #define MIXTURE_DEEPSEEK_WEIGHTS                                                                             \
-    L(gate, "blk.%u.ffn_gate.weight", MIXTURE_MLP "gate_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),   \
-        L(up, "blk.%u.ffn_up.weight", MIXTURE_MLP "up_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),     \
-        L(down, "blk.%u.ffn_down.weight", MIXTURE_MLP "down_proj.weight", COLS, FFN,                         \
-          IN_LAYERS(LAYERS_DENSE)),                                                                          \
+    MIXTURE_DENSE_WEIGHTS,                                                                                   \
         MIXTURE_WEIGHTS(MIXTURE_MLP "gate.weight", MIXTURE_MLP "experts.%u.gate_proj.weight",                \
                         MIXTURE_MLP "experts.%u.up_proj.weight", MIXTURE_MLP "experts.%u.down_proj.weight"), \
         MIXTURE_WEIGHT(select_bias, "blk.%u.exp_probs_b.bias", MIXTURE_MLP "gate.e_score_correction_bias",   \
                        DIM_ONE, MIXTURE_DIM(n_experts), .when = MIXTURE_DIM(biased)),                        \
-        MIXTURE_SHARED(shared_gate, "blk.%u.ffn_gate_shexp.weight", "gate_proj.weight",                      \
-                       MIXTURE_DIM(n_shared), DIM_COLS),                                                     \
-        MIXTURE_SHARED(shared_up, "blk.%u.ffn_up_shexp.weight", "up_proj.weight", MIXTURE_DIM(n_shared),     \
-                       DIM_COLS),                                                                            \
-        MIXTURE_SHARED(shared_down, "blk.%u.ffn_down_shexp.weight", "down_proj.weight", DIM_COLS,            \
-                       MIXTURE_DIM(n_shared))
+        MIXTURE_SHARED_WEIGHTS
 
 // What a file of DeepSeek's kind leaves to be found out: how wide the shared expert is, and, where it does
 // not say so, how the router scores: by `scores` in a checkpoint; in a GGUF file by whether the router has a
@@ -113,6 +118,22 @@ uint64_t mixture_scratch_cols(const struct model *m);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
 void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule);
+// The weighted sum alone of what experts make of `in`, where the router has a norm and factors of its own.
+struct mixture_router {
+    struct route_rule rule;
+    const struct weight *norm, *expert_scale; // of op_route, on x
+    float gain;
+    struct tensor in; // of the experts
+};
+struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                          const struct mixture_router *r);
+// Experts elsewhere (model_stage.n_away). Whether those of layer l are: mixture_block records a border there.
+bool mixture_is_away(const struct model_stage *s, uint32_t l);
+// Whether a place of a layer belongs to the experts. They also read ffn_norm.
+bool mixture_has_place(const struct model *m, uint32_t place);
+// The experts alone of a stage's layers, all of which have experts: on the block, with borders between
+// layers.
+void mixture_record(struct tape *t, const struct model_stage *s);
 // The rule of a model of DeepSeek's kind.
 struct route_rule mixture_rule(const struct model *m);
 // A leading layer's dense block, or mixture_block by that rule.

@@ -141,5 +141,6 @@ struct model_stage {
     const struct buffer *mask_bias; // last stage: see ops/sample/sample.h
     // of a part: [max_rows, n_cols] fp32 of an all-reduce before a norm; [max_outputs, its rows of the head]
     const struct buffer *sums, *head_part;
+    uint32_t n_away; // of the model's last layers, whose experts are recorded elsewhere; 0: none
 };
 void model_record(struct tape *t, const struct model_stage *s);

@@ -14,12 +14,17 @@ static const struct weight_key weights[] = {
                     "model.layers.%u.mlp.experts.%u.down_proj.weight"),
 };
 
+static void experts(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
+{
+    mixture_block(t, s, l, x,
+                  (struct route_rule){ ROUTE_SOFTMAX, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
+}
+
 static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                   struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
-    mixture_block(t, s, l, x,
-                  (struct route_rule){ ROUTE_SOFTMAX, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
+    experts(t, s, l, x);
 }
 
 const struct arch arch_qwen3moe = { .name = "qwen3moe",
@@ -29,4 +34,5 @@ const struct arch arch_qwen3moe = { .name = "qwen3moe",
                                     ARCH_OWN(struct mixture_config, struct mixture_weights),
                                     .check = mixture_check,
                                     .scratch_cols = mixture_scratch_cols,
-                                    .layer = layer };
+                                    .layer = layer,
+                                    .experts = experts };

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "engine/api.h"
 #include "engine/kv/kv_state.h"
+#include "engine/stage/away.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
 #include "ops/ops.h"
@@ -22,6 +23,7 @@ struct walk {
     struct verification *v;
     struct engine *engine;
     uint32_t stage;
+    const struct stage *at; // that stage, or its experts elsewhere
     bool stopped;
 };
 
@@ -99,6 +101,24 @@ static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *
     return tape_diff(tapes[0], tapes[1], steps, on_difference, w, err);
 }
 
+// Experts elsewhere get what the stage has left in its block: numbers as good as any.
+static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *err)
+{
+    struct batch *batches[2] = { engines[0]->batch, engines[1]->batch };
+    struct stage *stages[2] = { &engines[0]->loaded->stages[w->stage],
+                                &engines[1]->loaded->stages[w->stage] };
+
+    if (!verify_tapes(w, batches, stages, err))
+        return false;
+    if (!stages[0]->away || w->stopped)
+        return true;
+    for (int i = 0; i < 2; i++)
+        if (!link_pass(&stages[i]->away->there, batches[i]->n_rows, err))
+            return false;
+    return verify_tapes(w, batches, (struct stage *[]){ &stages[0]->away->stage, &stages[1]->away->stage },
+                        err);
+}
+
 static bool verify_both(struct walk *w, struct engine *engines[2], struct err *err)
 {
     for (int i = 0; i < 2; i++)
@@ -137,7 +157,7 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     struct engine *engines[2] = { mem_alloc(sizeof(struct engine)), mem_alloc(sizeof(struct engine)) };
     struct ingot_engine_options own = *options, other = *options;
     bool loaded[2] = { false, false };
-    char borders[MAX_STAGES * 6];
+    char borders[MAX_STAGES * 6], experts[40];
 
     other.progress = NULL;
     if (v->against == VERIFY_VENDOR) {
@@ -146,6 +166,7 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     } else {
         other.device = "cpu:plain";
         other.cpu_features = 0;
+        other.experts = NULL;
     }
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
@@ -154,6 +175,10 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
         other.stages = borders;
         if (v->against != VERIFY_VENDOR && !all_support(&engines[0]->loaded->devices, OP_moe))
             other.device = DEVICE_PLAIN_PARTS; // the same commands on both sides
+        if (v->against != VERIFY_VENDOR && engines[0]->loaded->devices.experts) {
+            snprintf(experts, sizeof experts, DEVICE_PLAIN_PARTS ":%u", engines[0]->loaded->devices.n_away);
+            other.experts = experts;
+        }
         const struct stage_shape *shape = &engines[0]->loaded->stages[0].shape;
         other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
         other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
@@ -197,5 +222,7 @@ void engine_trace(const struct ingot_engine *engine, FILE *to)
     }
     for (uint32_t i = 0; i < e->loaded->devices.n; i++)
         print_counters(e->loaded->devices.at[i], to);
+    if (e->loaded->devices.experts)
+        print_counters(e->loaded->devices.experts, to);
     fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
 }

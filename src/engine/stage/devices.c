@@ -1,5 +1,7 @@
 // devices.c - see devices.h.
 #include "engine/stage/devices.h"
+#include <string.h>
+#include <unistd.h>
 #include "base/log.h"
 #include "base/options.h"
 #include "device/cpu/cpu.h"
@@ -90,6 +92,73 @@ static struct device *open_one(struct str name, const struct ingot_engine_option
     return NULL;
 }
 
+// A CPU's name, with ":N" behind for the last N layers; the longest name that fits.
+static bool read_experts(struct str text, struct str *name, uint64_t *n)
+{
+    static const char *const names[] = { DEVICE_PLAIN_PARTS, "cpu:plain", "cpu" };
+    uint32_t i = 0;
+
+    while (i < 3 && !str_starts(text, str_from(names[i])))
+        i++;
+    if (i == 3)
+        return false;
+    *name = str_from(names[i]);
+    struct str rest = str_from_to(text, name->n, text.n);
+    return rest.n == 0 || (rest.at[0] == ':' && str_to_u64(str_from_to(rest, 1, rest.n), n) && *n > 0);
+}
+
+bool devices_add_experts(struct devices *d, const struct ingot_engine_options *o, struct str name,
+                         uint32_t n_away, struct err *err)
+{
+    d->experts = open_cpu(name, o, err);
+    d->n_away = d->experts ? n_away : 0;
+    return d->experts != NULL;
+}
+
+static bool open_experts(struct devices *d, const struct ingot_engine_options *o, struct err *err)
+{
+    struct str name;
+    uint64_t n = UINT32_MAX;
+
+    if (!read_experts(str_from(o->experts), &name, &n))
+        return err_set(
+            err, ERR_INPUT,
+            "experts \"%s\": want cpu, cpu:N for those of the last N layers, or none to keep them on "
+            "the device",
+            o->experts);
+    return devices_add_experts(d, o, name, n < UINT32_MAX ? (uint32_t)n : UINT32_MAX, err);
+}
+
+// The name at an index of the list; the last one from there on.
+static struct str name_at(struct str list, uint32_t index, uint32_t *n_names)
+{
+    struct str name = list;
+
+    *n_names = 0;
+    for (size_t comma = 0; comma != SIZE_MAX; ++*n_names) {
+        comma = str_find(list, STR(","));
+        if (*n_names <= index)
+            name = str_from_to(list, 0, comma == SIZE_MAX ? list.n : comma);
+        list = str_from_to(list, comma == SIZE_MAX ? list.n : comma + 1, list.n);
+    }
+    return name;
+}
+
+// Where one name stands for all of n ranks, the others follow the first.
+static struct str name_of_rank(const struct devices *d, struct str name, uint32_t n, char room[16])
+{
+    struct err err;
+    bool open = str_is(name, "auto") || str_is(name, "cuda");
+
+    if (d->n == 0 || !open)
+        return name;
+    if (str_starts(str_from(d->at[0]->name), STR("cuda")) && cuda_n_devices(&err) >= n)
+        snprintf(room, 16, "cuda:%u", d->n);
+    else
+        snprintf(room, 16, "%s", d->at[0]->name);
+    return str_from(room);
+}
+
 bool devices_open(struct devices *d, const struct ingot_engine_options *options, struct err *err)
 {
     struct str rest = str_from(options->device ? options->device : "auto");
@@ -106,18 +175,67 @@ bool devices_open(struct devices *d, const struct ingot_engine_options *options,
         d->n++;
         rest = str_from_to(rest, more ? comma + 1 : rest.n, rest.n);
     }
-    return true;
+    return !options->experts || !*options->experts || !strcmp(options->experts, "none") ||
+           open_experts(d, options, err);
+}
+
+void devices_add_gpus(struct devices *d)
+{
+    struct err err = { 0 };
+    uint32_t n = d->n == 1 && !strcmp(d->at[0]->name, "cuda:0") ? cuda_n_devices(&err) : 0;
+
+    for (uint32_t i = 1; i < n && d->n < MAX_DEVICES - 1; i++) {
+        struct device *one = cuda_open(i, &cuda_table, &err);
+        if (one)
+            d->at[d->n++] = one;
+        else
+            log_line(LOG_WARN, "load", "cuda:%u is left out: %s", i, err.message);
+    }
+}
+
+bool devices_add_cpu(struct devices *d, const struct ingot_engine_options *o, struct err *err)
+{
+    struct device *cpu = open_cpu(STR("cpu"), o, err);
+
+    if (cpu)
+        d->at[d->n++] = cpu;
+    return cpu != NULL;
+}
+
+void devices_remove(struct devices *d, uint32_t i)
+{
+    device_close(d->at[i]);
+    d->n--;
+    memmove(&d->at[i], &d->at[i + 1], (d->n - i) * sizeof *d->at);
+}
+
+void devices_remove_experts(struct devices *d)
+{
+    device_close(d->experts);
+    d->experts = NULL;
+    d->n_away = 0;
 }
 
 void devices_close(struct devices *d)
 {
     while (d->n > 0)
         device_close(d->at[--d->n]);
+    devices_remove_experts(d);
 }
 
 bool devices_is_plain(const struct device *d)
 {
     return str_is(str_from(d->name), "cpu:plain");
+}
+
+uint64_t devices_host_bytes(const struct devices *d)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    for (uint32_t i = 0; i < d->n; i++)
+        if (!str_starts(str_from(d->at[i]->name), STR("cuda")))
+            return 0;
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
 bool devices_share_memory(const struct device *a, const struct device *b)

@@ -1,5 +1,6 @@
-// link.c - see link.h. Copies through host memory: in one step where an end shares it, else through a buffer.
+// link.c - see link.h.
 #include "engine/stage/link.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 static uint64_t row_bytes(const struct stage *s)
@@ -7,10 +8,42 @@ static uint64_t row_bytes(const struct stage *s)
     return s->parts.model->config.n_cols * sizeof(float);
 }
 
+// One is the other's copy.
+static bool is_one(const struct buffer *a, const struct buffer *b)
+{
+    return a->device == b->device && a->native == b->native && a->host == b->host;
+}
+
+const char *link_name(enum link_kind kind)
+{
+    static const char *const names[N_LINKS] = { "in place", "from device to device",
+                                                "from device to device by the driver, through the host",
+                                                "through the host" };
+    return names[kind];
+}
+
+static bool choose_kind(struct link *l, struct err *err)
+{
+    struct device *from = l->from->device, *to = l->to->device;
+    bool direct = false;
+
+    l->kind = is_one(&l->from->block, &l->to->block) ? LINK_SHARED : LINK_HOST;
+    if (l->kind == LINK_HOST && device_can_send(from, to)) {
+        if (!from->queue->connect(from, to, &direct, err))
+            return false;
+        l->kind = direct ? LINK_DIRECT : LINK_DRIVER;
+    }
+    if (l->kind != LINK_SHARED)
+        log_line(LOG_INFO, "link", "%s to %s: %s", from->name, to->name, link_name(l->kind));
+    return true;
+}
+
 bool link_create(struct link *l, struct stage *from, struct stage *to, struct err *err)
 {
-    *l = (struct link){ from, to, NULL };
-    if (to->borrows_block || to->block.host || from->block.host)
+    *l = (struct link){ .from = from, .to = to };
+    if (!choose_kind(l, err))
+        return false;
+    if (l->kind != LINK_HOST || to->block.host || from->block.host)
         return true;
     l->room = mem_alloc(from->shape.max_rows * row_bytes(from));
     return l->room || err_memory(err, "activations between two stages");
@@ -22,19 +55,25 @@ void link_release(struct link *l)
     *l = (struct link){ 0 };
 }
 
+// Reading waits for what was played; memory that the host sees is read without the device.
+static bool pass_host(struct link *l, uint64_t bytes, struct err *err)
+{
+    struct buffer *from = &l->from->block, *to = &l->to->block;
+
+    if (from->host)
+        return from->device->ops->wait(from->device, err) && buffer_write(to, 0, from->host, bytes, err);
+    if (to->host)
+        return buffer_read(from, 0, to->host, bytes, err);
+    return buffer_read(from, 0, l->room, bytes, err) && buffer_write(to, 0, l->room, bytes, err);
+}
+
 bool link_pass(struct link *l, uint32_t n_rows, struct err *err)
 {
-    struct stage *from = l->from, *to = l->to;
-    uint64_t bytes = n_rows * row_bytes(from);
+    uint64_t bytes = n_rows * row_bytes(l->from);
 
-    if (to->borrows_block)
+    if (l->kind == LINK_SHARED)
         return true;
-    if (!from->device->ops->wait(from->device, err))
-        return false;
-    if (from->block.host)
-        return buffer_write(&to->block, 0, from->block.host, bytes, err);
-    if (to->block.host)
-        return buffer_read(&from->block, 0, to->block.host, bytes, err);
-    return buffer_read(&from->block, 0, l->room, bytes, err) &&
-           buffer_write(&to->block, 0, l->room, bytes, err);
+    if (l->kind == LINK_HOST)
+        return pass_host(l, bytes, err);
+    return device_send(l->from->device, &l->from->block, &l->to->block, bytes, err);
 }

@@ -2,13 +2,23 @@
 #pragma once
 #include "engine/stage/stage.h"
 
+enum link_kind {
+    LINK_SHARED, // both have one block: nothing is copied, and nobody waits
+    LINK_DIRECT, // from device to device, over a link between them; no thread waits
+    LINK_DRIVER, // the same through the host, as the driver does it
+    LINK_HOST,   // through the host: in one copy where an end shares its memory
+    N_LINKS
+};
+
 struct link {
     struct stage *from, *to; // borrowed
-    void *room;              // host memory for max_rows, where neither end's block is; else NULL
+    enum link_kind kind;
+    void *room; // host memory for max_rows, where neither end's block is; else NULL
 };
 
 bool link_create(struct link *l, struct stage *from, struct stage *to, struct err *err);
 void link_release(struct link *l); // zeroed is allowed
-// Copies n_rows of the residual stream from a stage's block to the next stage's, and waits for the first
-// stage's device. Where both have one block (stage_plan.before), nothing is copied and there is no wait.
+// Copies n_rows of the residual stream from a stage's block to the next stage's. LINK_HOST waits for the
+// first stage's device.
 bool link_pass(struct link *l, uint32_t n_rows, struct err *err);
+const char *link_name(enum link_kind kind);

@@ -46,6 +46,36 @@ bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, u
     return true;
 }
 
+bool place_border_fits(const struct model *m, uint32_t layer)
+{
+    if (layer > 0 && m->config.n_inputs)
+        return false;
+    for (uint32_t l = layer; l < m->config.n_layers; l++)
+        if (m->layer_configs[l].pages_of < layer)
+            return false;
+    return true;
+}
+
+bool place_borders_fit(const struct placement *p, const struct model *m, struct err *err)
+{
+    for (uint32_t i = 1; i < p->n; i++) {
+        if (m->config.n_inputs)
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "%s: all layers read what the first makes of a token; ingot runs such a model in one "
+                "stage, on one device",
+                model_file_path(m->file));
+        for (uint32_t l = p->layers[i].first; l < m->config.n_layers; l++)
+            if (m->layer_configs[l].pages_of < p->layers[i].first)
+                return err_set(
+                    err, ERR_UNSUPPORTED,
+                    "%s: layer %u reads K and V of layer %u, and a stage begins between them, at %u; "
+                    "use one device, or --stages with other borders",
+                    model_file_path(m->file), l, m->layer_configs[l].pages_of, p->layers[i].first);
+    }
+    return true;
+}
+
 static uint64_t tensor_bytes(const struct file_tensor *t)
 {
     return t ? t->bytes : 0;
@@ -79,12 +109,35 @@ static uint64_t range_weights(const struct model *m, struct layer_range layers,
     if (layers.first == 0)
         bytes += tensor_bytes(globals[offsetof(struct model_weights, embed) / sizeof(void *)]);
     if (layers.last == m->config.n_layers)
-        bytes += tensor_bytes(globals[offsetof(struct model_weights, out_norm) / sizeof(void *)]) +
-                 tensor_bytes(globals[offsetof(struct model_weights, head) / sizeof(void *)]);
+        bytes += bytes_of(globals[offsetof(struct model_weights, out_norm) / sizeof(void *)]) +
+                 bytes_of(globals[offsetof(struct model_weights, head) / sizeof(void *)]);
     for (uint32_t l = layers.first; l < layers.last; l++)
         for (uint32_t i = 0; i < m->n_places; i++)
-            bytes += tensor_bytes(model_layer(m, l)[i]);
+            bytes += bytes_of(model_layer(m, l)[i]);
     return bytes;
+}
+
+static uint64_t experts_bytes(const struct model *m, struct layer_range layers,
+                              uint64_t (*bytes_of)(const struct file_tensor *t))
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < m->n_places; i++)
+        for (uint32_t l = layers.first; mixture_has_place(m, i) && l < layers.last; l++)
+            bytes += bytes_of(model_layer(m, l)[i]);
+    return bytes;
+}
+
+struct place_memory place_experts_memory(const struct model *m, const struct stage_shape *shape,
+                                         struct layer_range layers)
+{
+    layers = away_layers(m, shape->n_away, layers);
+    if (shape->n_away == 0 || layers.first == layers.last)
+        return (struct place_memory){ 0 };
+    uint64_t row = 2ull * m->config.n_cols + (m->arch->scratch_cols ? m->arch->scratch_cols(m) : 0);
+    return (struct place_memory){ .weights = experts_bytes(m, layers, tensor_bytes),
+                                  .scratch = 4 * shape->max_rows * row,
+                                  .copied = experts_bytes(m, layers, copied_bytes) };
 }
 
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape)
@@ -107,6 +160,19 @@ static uint64_t pages_bytes(const struct model *m, const struct stage_shape *sha
     uint64_t n_windows = shape->n_windows ? shape->n_windows : shape->n_pages;
 
     return shape->n_pages * (all - window) + n_windows * window;
+}
+
+// Columns of a row's tensors in the layer that has most.
+static uint64_t layer_scratch(const struct model *m, struct layer_range layers)
+{
+    uint64_t most = 0;
+
+    for (uint32_t l = layers.first; l < layers.last; l++) {
+        const struct layer_config *c = &m->layer_configs[l];
+        uint64_t n = 3ull * c->n_ffn + 4ull * (c->n_heads + c->n_kv_heads) * c->head_dim;
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
@@ -166,28 +232,46 @@ uint64_t place_room(struct device *d, float share)
     struct device_info info = { 0 };
 
     d->ops->info(d, &info);
-    return d->queue ? info.free_bytes : info.memory_bytes;
+    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes;
+    return share > 0 ? (uint64_t)((double)room * (double)share) : room;
 }
 
-bool place_check(const struct place_memory *need, struct device *d, struct err *err)
+// True where the device has room for all but the weights: they stay in the file.
+static bool use_file(const struct place_memory *need, struct device *d, uint64_t room)
+{
+    const double gib = 1 << 30;
+
+    if (!d->can_use_file || need->copied + need->pages + need->scratch > room)
+        return false;
+    d->uses_file = true;
+    log_line(LOG_WARN, "place",
+             "weights of %.2f GiB do not fit into the %.2f GiB of %s: they are read from the file again and "
+             "again, slowly",
+             (double)need->weights / gib, (double)room / gib, d->name);
+    return true;
+}
+
+bool place_check(const struct place_memory *need, struct device *d, float share, struct err *err)
 {
     const double gib = 1 << 30;
     struct device_info info = { 0 };
     uint64_t total = need->weights + need->pages + need->scratch;
 
     d->ops->info(d, &info);
-    uint64_t room = place_room(d);
+    uint64_t room = place_room(d, share);
+    char limit[64] = "";
     log_line(LOG_INFO, "place",
              "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB; %.2f GiB free of %.2f", d->name,
              (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,
              (double)info.free_bytes / gib, (double)info.memory_bytes / gib);
-    if (total <= room)
+    if (total <= room || use_file(need, d, room))
         return true;
-    return err_set(err, ERR_MEMORY,
-                   "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f free of %.2f; "
-                   "use a smaller "
-                   "model, a shorter context or fewer sequences",
-                   (double)total / gib, (double)need->weights / gib, (double)need->pages / gib,
-                   (double)need->scratch / gib, d->name, (double)info.free_bytes / gib,
-                   (double)info.memory_bytes / gib);
+    if (share > 0)
+        snprintf(limit, sizeof limit, ", of which the limits leave %.2f", (double)room / gib);
+    return err_set(
+        err, ERR_MEMORY,
+        "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f free of %.2f%s",
+        (double)total / gib, (double)need->weights / gib, (double)need->pages / gib,
+        (double)need->scratch / gib, d->name, (double)info.free_bytes / gib, (double)info.memory_bytes / gib,
+        limit);
 }

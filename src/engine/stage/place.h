@@ -22,9 +22,14 @@ struct place_memory {
     uint64_t weights, pages, scratch; // pages: and the states of recurrent layers
     uint64_t copied;                  // of the weights: what no device can use as it lies in the file
 };
+// Whether no layer needs what another stage has; whether a stage may begin at a layer.
+bool place_borders_fit(const struct placement *p, const struct model *m, struct err *err);
+bool place_border_fits(const struct model *m, uint32_t layer);
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers);
+struct place_memory place_experts_memory(const struct model *m, const struct stage_shape *shape,
+                                         struct layer_range layers);
 // How many window pages: what each slot's row sees and a step's rows write, and where pages are kept for
 // others as much again for each slot; no more than there are pages. 0: no layer has a window.
 uint32_t place_windows(const struct model *m, const struct stage_shape *shape, bool kept);
@@ -32,7 +37,8 @@ uint32_t place_windows(const struct model *m, const struct stage_shape *shape, b
 // quarter of the pages' memory at most but for a few. 0: the model has no recurrent layers.
 uint32_t place_states(const struct model *m, uint32_t n_slots, uint32_t n_spare, uint32_t n_pages);
 // The free memory of a device with its own queue, or the memory of the host, whose free memory counts the
-// page cache as used.
-uint64_t place_room(struct device *d);
-// Fails when the need exceeds the room; the message has all figures.
-bool place_check(const struct place_memory *need, struct device *d, struct err *err);
+// page cache as used. share: of it, 0 for all.
+uint64_t place_room(struct device *d, float share);
+// Fails when the need exceeds the room; the message has all figures. A device that can uses the weights as
+// they lie in the file where that is what fits, and the log says so.
+bool place_check(const struct place_memory *need, struct device *d, float share, struct err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "engine/stage/adapters.h"
+#include "engine/stage/away.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/take.h"
 #include "models/arch.h"
@@ -261,14 +262,14 @@ static bool make_states(struct stage *s, struct err *err)
     return true;
 }
 
-// On the device of the stage before, a stage works on the same block, page table and history. CPUs that are
-// two devices share the block.
+// On the device of the stage before, a stage works on the same block, page table and history. Two devices
+// that are CPUs have a block each, since they compute at the same time; but experts elsewhere, which wait.
 static void borrow_buffers(struct stage *s, const struct stage *before)
 {
     if (!before)
         return;
     s->borrows_tables = before->device == s->device;
-    s->borrows_block = s->borrows_tables || (!before->device->queue && !s->device->queue);
+    s->borrows_block = s->borrows_tables || (s->is_experts && !before->device->queue && !s->device->queue);
     if (s->borrows_block)
         s->block = before->block;
     if (s->borrows_tables) {
@@ -282,7 +283,7 @@ static bool make_tables(struct stage *s, struct err *err)
 {
     const struct stage_shape *h = &s->shape;
 
-    return s->borrows_tables ||
+    return s->borrows_tables || s->is_experts ||
            (buffer_alloc(s->device, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
             (!h->n_windows ||
              buffer_alloc(s->device, (uint64_t)h->n_slots * h->max_pages * 4, &s->window_table, err)) &&
@@ -355,6 +356,11 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
     *s = (struct stage){
         .device = plan->device, .shape = *shape, .is_experts = plan->is_experts, .is_draft = plan->is_draft
     };
+    s->parts = (struct model_stage){ .model = m,
+                                     .first = plan->layers.first,
+                                     .last = plan->layers.last,
+                                     .pool = plan->pool,
+                                     .n_away = shape->n_away };
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
         uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;
         s->buckets[i] =
@@ -374,6 +380,7 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
 
 void stage_release(struct stage *s)
 {
+    away_free(s->away);
     for (uint32_t i = 0; i < N_BUCKETS; i++)
         tape_destroy(s->buckets[i].tape);
     for (uint32_t i = 0; s->joined && i < s->n_weights; i++)
@@ -447,9 +454,26 @@ bool stage_play(struct stage *s, const struct step *step, struct err *err)
 {
     struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
 
-    return b && buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err) &&
-           (s->watch.before ? tape_play_watched(b->tape, &s->step, &s->watch, err)
-                            : tape_play(b->tape, &s->step, err));
+    return b && stage_step_write(s, step, err) &&
+           (s->away ? away_play(s, step, err) : stage_play_segment(s, b, 0, err));
+}
+
+bool stage_step_write(struct stage *s, const struct step *step, struct err *err)
+{
+    return buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err);
+}
+
+bool stage_play_segment(struct stage *s, const struct bucket *b, uint32_t segment, struct err *err)
+{
+    return s->watch.before ? tape_play_watched(b->tape, &s->step, segment, &s->watch, err)
+                           : tape_play_segment(b->tape, &s->step, segment, err);
+}
+
+void stage_watch(struct stage *s, struct tape_watch watch)
+{
+    s->watch = watch;
+    if (s->away)
+        s->away->stage.watch = watch;
 }
 
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err)

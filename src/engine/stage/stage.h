@@ -21,9 +21,11 @@ struct stage_shape { // the same for all stages of an engine
     uint64_t eyes_weights, eyes_scratch; // bytes of a tower that will be opened on the first device
     uint64_t adapter_bytes;              // of all adapters, evenly over the layers
     uint32_t adapter_ranks;              // of all adapters of one matrix
+    uint32_t n_away; // of the model's last layers, whose experts are on a device of their own
     bool drafts;     // the model's layer that drafts is beside the last stage
 };
 
+struct away;     // stage/away.h
 struct adapters; // stage/adapters.h
 
 struct stage {
@@ -89,6 +91,8 @@ bool stage_play(struct stage *s, const struct step *step, struct err *err);
 // The two halves of it: a segment of the bucket's tape.
 bool stage_step_write(struct stage *s, const struct step *step, struct err *err);
 bool stage_play_segment(struct stage *s, const struct bucket *b, uint32_t segment, struct err *err);
+// Before every command of the stage, and of its experts elsewhere.
+void stage_watch(struct stage *s, struct tape_watch watch);
 // Writes the logit mask and biases of output row i of the next step. Last stage only.
 bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint,
                             struct err *err);
