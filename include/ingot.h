@@ -93,6 +93,10 @@ enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 // likely as each other within the kernels' error. Auto: while steps that are timed show that it gains.
 enum ingot_speculate { INGOT_SPECULATE_AUTO, INGOT_SPECULATE_OFF, INGOT_SPECULATE_ALWAYS };
 
+// What layers are placed for: the least time of one answer, or the most tokens of many. Auto: of many with
+// more than two sequences.
+enum ingot_aim { INGOT_FOR_AUTO, INGOT_FOR_ONE, INGOT_FOR_MANY };
+
 // The models that ship inside the library, by the names that `model` may have where no file has them: a small
 // one for text, and one that sees. A build may leave them out.
 #define INGOT_BUILTIN      "ingot-7m"
@@ -152,6 +156,10 @@ struct ingot_engine_options {
     // Adapters that requests can use, each request its own: [n_adapters], at most 64.
     const struct ingot_adapter *adapters;
     size_t n_adapters;
+    // Of several devices without `stages`, which layers go where is chosen by the time that some layers take on each
+    // of them, which is kept in the user's cache folder. probe_anew: measure again.
+    enum ingot_aim aim;
+    bool probe_anew;
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages

@@ -666,15 +666,16 @@ void options_show(const struct option_verb *verb, const void *values, struct buf
 
 // ---- places -----------------------------------------------------------------------------------------------
 
-bool options_state_path(const char *name, char *path, size_t n)
+// FOLDER/ingot/NAME, or HOME/below/ingot/NAME.
+static bool path_in(const char *base, const char *below, const char *name, char *path, size_t n)
 {
-    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *home = getenv("HOME");
     char folder[4096];
 
     if (base && *base)
         snprintf(folder, sizeof folder, "%s/ingot", base);
     else if (home && *home)
-        snprintf(folder, sizeof folder, "%s/.local/state/ingot", home);
+        snprintf(folder, sizeof folder, "%s/%s/ingot", home, below);
     else
         return false;
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -684,6 +685,16 @@ bool options_state_path(const char *name, char *path, size_t n)
     }
     (void)mkdir(folder, 0700);
     return file_is_directory(folder) && (size_t)snprintf(path, n, "%s/%s", folder, name) < n;
+}
+
+bool options_state_path(const char *name, char *path, size_t n)
+{
+    return path_in(getenv("XDG_STATE_HOME"), ".local/state", name, path, n);
+}
+
+bool options_cache_path(const char *name, char *path, size_t n)
+{
+    return path_in(getenv("XDG_CACHE_HOME"), ".cache", name, path, n);
 }
 
 // The variable's folder with `below` added; "~/" is the home. False when it is unset or too long.

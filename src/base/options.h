@@ -128,6 +128,8 @@ bool options_completion(const struct option_program *program, const char *shell,
 // Places from the environment: XDG_STATE_HOME/ingot/NAME or ~/.local/state/ingot/NAME, the folder made if
 // need be. False without HOME.
 bool options_state_path(const char *name, char *path, size_t n);
+// The same with XDG_CACHE_HOME or ~/.cache, for what can be found out again.
+bool options_cache_path(const char *name, char *path, size_t n);
 // The folder of models by name and their hub, by the variables of Hugging Face's programs: HF_HUB_CACHE,
 // HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE. False
 // when none of them nor HOME names a folder.

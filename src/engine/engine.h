@@ -87,7 +87,8 @@ struct device_info;
 // What these options would place where, and how fast it would be. Opens the file and the devices and loads a
 // layer to each. The placement that engine_load chooses comes from here.
 struct plan; // engine/stage/plan.h
-bool engine_plan(const struct ingot_engine_options *options, struct plan *plan, struct err *err);
+bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, struct plan *plan,
+                 struct err *err);
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err);
 

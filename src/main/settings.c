@@ -203,6 +203,7 @@ static const struct option eval_options[] = {
 
 static const struct option plan_options[] = {
     { "-np --streams --parallel", OPTION_U32, AT(n_plan_sequences), "N", "1", 1, 4096, NULL, "answers at the same time, whose KV pages must fit" },
+    { "-d --depth", OPTION_U32, AT(plan_depth), "N", "0", 0, 1000000, NULL, "tokens already in the context of what is predicted" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "print JSON" },
     { 0 },
 };

@@ -47,7 +47,7 @@ struct settings {
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all, verify_gemm;
     const char *type;
-    uint32_t n_verify, n_plan_sequences;
+    uint32_t n_verify, n_plan_sequences, plan_depth;
     // serve
     const char *host, *alias;
     uint32_t port, n_parallel, n_queued, body_mib, drain_s, keep_alive_s, write_s;

@@ -136,7 +136,34 @@ static void add_gpu(struct report *r, const char *key, uint32_t n, struct device
     d->ops->info(d, &info);
     add(r, key, "%u; %s is %s, %.1f GiB, %.1f free", n, d->name, info.name,
         (double)info.memory_bytes / (1 << 30), (double)info.free_bytes / (1 << 30));
-    device_close(d);
+}
+
+// "cpu - cuda:0": a: NULL is the processor.
+static void add_link(struct report *r, struct device *a, struct device *b)
+{
+    struct link_speed s;
+    struct err err;
+    char key[48];
+
+    snprintf(key, sizeof key, "%s - %s", a ? a->name : "cpu", b->name);
+    if (!link_speed_measure(a, b, &s, &err))
+        add(r, key, "not probed: %s", err.message);
+    else
+        add(r, key, "%.1f GB/s there, %.1f back, 4 KiB in %.1f us, %s", s.there * 1e-9, s.back * 1e-9,
+            s.latency_s * 1e6,
+            s.direct  ? "from GPU to GPU"
+            : s.sends ? "by the driver through the host"
+                      : "by the processor's copies");
+}
+
+// Every GPU with the processor, and every pair of GPUs that may share a model.
+static void add_links(struct report *r, struct device *const *gpus, uint32_t n)
+{
+    for (uint32_t b = 0; b < n; b++) {
+        add_link(r, NULL, gpus[b]);
+        for (uint32_t a = 0; a < b; a++)
+            add_link(r, gpus[a], gpus[b]);
+    }
 }
 
 static void add_gpus(struct report *r)

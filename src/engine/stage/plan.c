@@ -1,102 +1,21 @@
-// plan.c - see plan.h. A chain of layers over a row of devices: dynamic programming finds the optimum.
-//
-// least[d][j] is the least cost of layers [0, j) with device d as the last one in use; it follows from
-// least[p][i] of all earlier devices p and all borders i < j.
+// plan.c - see plan.h.
 #include "engine/stage/plan.h"
 #include <stddef.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/stage/away.h"
+#include "engine/stage/ways.h"
 
-struct plan_cell {
-    uint64_t cost;
-    uint32_t n_devices;      // in use
-    uint32_t border, before; // where device d begins, and the device before it; itself: none
-};
-
-static bool is_better(const struct plan_cell *a, const struct plan_cell *b)
-{
-    return a->cost != b->cost ? a->cost < b->cost : a->n_devices < b->n_devices;
-}
-
-// Layers [i, j) on device d, behind the best that ends at i on an earlier device.
-static struct plan_cell extend(const struct plan_cell *cells, const struct plan_costs *c, uint32_t d,
-                               struct layer_range layers)
-{
-    uint64_t own = c->cost(c->arg, d, layers);
-    struct plan_cell best = { PLAN_DOES_NOT_FIT, 0, 0, 0 };
-
-    if (own == PLAN_DOES_NOT_FIT)
-        return best;
-    if (layers.first == 0)
-        return (struct plan_cell){ own, 1, 0, d };
-    for (uint32_t p = 0; p < d; p++) {
-        const struct plan_cell *before = &cells[(size_t)p * (c->n_layers + 1) + layers.first];
-        struct plan_cell cell = { before->cost + own, before->n_devices + 1, layers.first, p };
-        if (before->cost != PLAN_DOES_NOT_FIT && is_better(&cell, &best))
-            best = cell;
-    }
-    return best;
-}
-
-static void fill_cells(struct plan_cell *cells, const struct plan_costs *c)
-{
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        for (uint32_t j = 0; j <= c->n_layers; j++) {
-            struct plan_cell *cell = &cells[(size_t)d * (c->n_layers + 1) + j];
-            cell->cost = PLAN_DOES_NOT_FIT;
-            for (uint32_t i = 0; i < j; i++) {
-                struct plan_cell longer = extend(cells, c, d, (struct layer_range){ i, j });
-                if (is_better(&longer, cell))
-                    *cell = longer;
-            }
-        }
-}
-
-// From the last device back to the first.
-static void read_back(const struct plan_cell *cells, const struct plan_costs *c, uint32_t last,
-                      struct placement *p)
-{
-    uint32_t d = last, j = c->n_layers;
-
-    p->n = cells[(size_t)last * (c->n_layers + 1) + j].n_devices;
-    for (uint32_t s = p->n; s-- > 0;) {
-        const struct plan_cell *cell = &cells[(size_t)d * (c->n_layers + 1) + j];
-        p->layers[s] = (struct layer_range){ cell->border, j };
-        p->device[s] = d;
-        j = cell->border;
-        d = cell->before;
-    }
-}
-
-bool plan_choose(const struct plan_costs *costs, struct placement *p, uint64_t *sum, struct err *err)
-{
-    size_t n = (size_t)costs->n_devices * (costs->n_layers + 1);
-    struct plan_cell *cells = mem_alloc_array(n, sizeof *cells), *best = NULL;
-
-    *p = (struct placement){ 0 };
-    *err = (struct err){ 0 };
-    if (!cells)
-        return err_memory(err, "a plan");
-    fill_cells(cells, costs);
-    for (uint32_t d = 0; d < costs->n_devices; d++) {
-        struct plan_cell *cell = &cells[(size_t)d * (costs->n_layers + 1) + costs->n_layers];
-        if (cell->cost != PLAN_DOES_NOT_FIT && (!best || is_better(cell, best)))
-            best = cell;
-    }
-    if (best) {
-        *sum = best->cost;
-        read_back(cells, costs, (uint32_t)((size_t)(best - cells) / (costs->n_layers + 1)), p);
-    }
-    mem_free(cells);
-    return best != NULL;
-}
-
-// ---- a model's layers
+enum { LATENCY_BYTES = 4096 }; // that a link's latency was measured with
 
 struct plan_sizes {
     const struct plan *plan;
-    uint64_t scratch, tail, embed; // bytes; tail: norm, head and their scratch
+    const struct model *model;
+    bool many; // what counts
+    uint32_t n_away;
+    uint64_t whole, scratch, tail, embed; // bytes; tail: norm, head and their scratch
     uint32_t n_layers;
+    bool may_begin[PLAN_MOST_LAYERS];      // a stage, there
     uint64_t before[PLAN_MOST_LAYERS + 1]; // of weights and pages of the layers before
 };
 
@@ -115,7 +34,11 @@ static uint64_t range_bytes(const struct plan_request *r, uint32_t first, uint32
 static void measure_sizes(const struct plan_request *r, struct plan_sizes *s)
 {
     uint32_t n = s->n_layers;
+    struct place_memory whole = place_memory(r->model, r->shape);
 
+    s->whole = sum_bytes(&whole); // an embedding that is also the head counts once
+    for (uint32_t l = 0; l < n; l++)
+        s->may_begin[l] = place_border_fits(r->model, l);
     // Empty ranges: in the middle, at the front and at the end.
     s->scratch = range_bytes(r, 1, 1);
     s->embed = range_bytes(r, 0, 0) - s->scratch;
@@ -125,17 +48,92 @@ static void measure_sizes(const struct plan_request *r, struct plan_sizes *s)
                            (l + 1 == n ? s->tail : 0);
 }
 
-static uint64_t token_cost(const void *arg, uint32_t device, struct layer_range layers)
+// Of layers, of which the last n_away of the model have their experts elsewhere.
+static uint64_t layers_ns(const struct model *m, uint32_t n_away, struct layer_range layers,
+                          uint64_t layer_ns, uint64_t away_ns)
+{
+    struct layer_range away = away_layers(m, n_away, layers);
+    uint64_t n = n_away ? away.last - away.first : 0;
+
+    return (layers.last - layers.first - n) * layer_ns + n * away_ns;
+}
+
+// Of a stage on a device, in a step.
+static uint64_t range_ns(const struct plan_sizes *s, uint32_t device, struct layer_range layers,
+                         enum probe_step step)
+{
+    const struct probe_part *part = &s->plan->speed[device].at[step];
+
+    return part->stage_ns + layers_ns(s->model, s->n_away, layers, part->layer_ns, part->away_ns) +
+           (layers.last == s->n_layers ? part->head_ns : 0);
+}
+
+// Of the sequences' rows that a step has where n_steps are on their way.
+static double rows_of(const struct plan *p, uint32_t n_steps)
+{
+    double rows = (double)p->n_rows[PROBE_MANY] / n_steps;
+
+    return rows > 1 ? rows : 1;
+}
+
+// A stage's time between that for one row and that for a row of each sequence.
+static uint64_t many_ns(const struct plan_sizes *s, uint32_t device, struct layer_range layers,
+                        uint32_t n_steps)
+{
+    uint64_t one = range_ns(s, device, layers, PROBE_ONE), all = range_ns(s, device, layers, PROBE_MANY);
+    uint32_t n_rows = s->plan->n_rows[PROBE_MANY];
+
+    if (n_rows < 2 || all < one)
+        return all;
+    return one + (uint64_t)((double)(all - one) * (rows_of(s->plan, n_steps) - 1) / (n_rows - 1));
+}
+
+static uint64_t rows_link_ns(const struct plan_sizes *s, uint32_t from, uint32_t to, double n_rows)
+{
+    const struct probe_link *link = &s->plan->links[from][to];
+    double bytes = 4.0 * n_rows * s->model->config.n_cols, more = bytes - LATENCY_BYTES;
+
+    if (link->bytes <= 0)
+        return 0;
+    return (uint64_t)(link->latency_ns + (more > 0 ? more / link->bytes * 1e9 : 0));
+}
+
+static uint64_t step_cost(const void *arg, uint32_t device, struct layer_range layers, uint32_t n_steps)
 {
     const struct plan_sizes *s = arg;
-    const struct probe_speed *speed = &s->plan->speed[device];
-    bool last = layers.last == s->n_layers;
-    uint64_t bytes = s->before[layers.last] - s->before[layers.first] + s->scratch +
-                     (layers.first == 0 ? s->embed : 0) + (last ? s->tail : 0);
+    bool first = layers.first == 0, last = layers.last == s->n_layers;
+    uint64_t bytes = s->before[layers.last] - s->before[layers.first] + s->scratch + (first ? s->embed : 0) +
+                     (last ? s->tail : 0);
 
-    if (bytes > s->plan->room[device])
+    if (!s->may_begin[layers.first] || (first && last ? s->whole : bytes) > s->plan->room[device])
         return PLAN_DOES_NOT_FIT;
-    return (layers.last - layers.first) * speed->layer_ns + (last ? speed->head_ns : 0);
+    return s->many ? many_ns(s, device, layers, n_steps) : range_ns(s, device, layers, PROBE_ONE);
+}
+
+static uint64_t step_link(const void *arg, uint32_t from, uint32_t to, uint32_t n_steps)
+{
+    const struct plan_sizes *s = arg;
+
+    return rows_link_ns(s, from, to, s->many ? rows_of(s->plan, n_steps) : 1);
+}
+
+static bool probe_one(const struct plan_request *r, const struct probe_request *probe,
+                      struct probe_speed *speed, uint32_t *n_probed, struct err *err)
+{
+    struct sha256 key = { 0 };
+
+    if (r->cache && r->digest) {
+        key = probe_cache_key(probe, r->digest);
+        if (!r->probe_anew && probe_cache_find(r->cache, &key, speed) &&
+            (!probe->limits || speed->limits.operations > 0))
+            return true;
+    }
+    if (!probe_device(probe, speed, err))
+        return false;
+    (*n_probed)++;
+    if (r->cache && r->digest)
+        probe_cache_put(r->cache, &key, speed);
+    return true;
 }
 
 static bool probe_all(const struct plan_request *r, struct plan *plan, struct err *err)
@@ -144,107 +142,203 @@ static bool probe_all(const struct plan_request *r, struct plan *plan, struct er
         struct device *d = r->devices->at[i];
         struct stage_shape shape = *r->shape;
         shape.exact |= devices_is_plain(d);
-        plan->room[i] = place_room(d);
+        plan->room[i] = place_room(d, shape.memory_share);
         snprintf(plan->names[i], sizeof plan->names[i], "%s", d->name);
-        if (!probe_device(d, r->model, &shape, &plan->speed[i], err))
+        bool limits = r->limits && !devices_is_plain(d); // a product by plain loops takes a minute
+        struct probe_request probe = { d,      r->devices->experts, r->model, &shape, r->depth,
+                                       limits, r->no_repack };
+        if (probe_one(r, &probe, &plan->speed[i], &plan->n_probed, err))
+            continue;
+        if (err->code != ERR_MEMORY || r->pinned)
             return false;
+        log_line(LOG_INFO, "plan", "%s is left out: %s", d->name, err->message);
+        plan->room[i] = 0;
     }
+    memcpy(plan->n_rows, plan->speed[0].n_rows, sizeof plan->n_rows);
     return true;
 }
 
-static void predict(const struct plan_request *r, struct plan *plan)
+static bool probe_link(const struct plan_request *r, struct plan *plan, uint32_t from, uint32_t to,
+                       struct err *err)
+{
+    struct device *a = r->devices->at[from], *b = r->devices->at[to];
+    struct probe_link *link = &plan->links[from][to];
+    struct sha256 key;
+
+    if (!a->queue && !b->queue)
+        return true;
+    key = probe_cache_link_key(a, b);
+    if (!r->probe_anew && probe_cache_find_link(r->cache, &key, link))
+        return true;
+    if (!probe_links(a, b, link, err))
+        return false;
+    probe_cache_put_link(r->cache, &key, link);
+    return true;
+}
+
+static bool probe_pairs(const struct plan_request *r, struct plan *plan, struct err *err)
+{
+    for (uint32_t to = 1; to < r->devices->n; to++)
+        for (uint32_t from = 0; from < to; from++)
+            if (!probe_link(r, plan, from, to, err))
+                return false;
+    return true;
+}
+
+// As engine_load lets steps be on their way at once: stages have threads, or all devices go on by themselves
+// and send to each other.
+static bool can_overlap(const struct plan_request *r)
+{
+    const struct devices *d = r->devices;
+
+    if (r->shape->overlaps)
+        return true;
+    for (uint32_t i = 0; i < d->n; i++)
+        if (!d->at[i]->queue || (i > 0 && !device_can_send(d->at[i - 1], d->at[i])))
+            return false;
+    return d->n > 1 && r->shape->n_away == 0 &&
+           model_state_words(r->model, 0, r->model->config.n_layers) == 0;
+}
+
+static bool make_sizes(const struct plan_request *r, const struct plan *plan, struct plan_sizes **sizes,
+                       struct err *err)
+{
+    struct plan_sizes *s = mem_alloc(sizeof *s);
+
+    *sizes = s;
+    if (!s)
+        return err_memory(err, "a plan");
+    *s = (struct plan_sizes){ .plan = plan,
+                              .model = r->model,
+                              .many = r->many,
+                              .n_away = r->shape->n_away,
+                              .n_layers = r->model->config.n_layers };
+    measure_sizes(r, s);
+    return true;
+}
+
+// As many steps as sequences at most, and as there are places to fetch their results from.
+static uint32_t most_steps(const struct plan *plan, uint32_t n_stages)
+{
+    uint32_t n = plan->overlaps ? n_stages : 1, n_shares = plan->n_rows[PROBE_MANY] / plan->least_share;
+
+    n = n < DEVICE_FETCHES ? n : DEVICE_FETCHES - 1;
+    n_shares = n_shares ? n_shares : 1;
+    return n < n_shares ? n : n_shares;
+}
+
+// Until every sequence has a token more: n_steps steps go through all stages, one behind the other.
+static uint64_t round_ns(const struct plan *plan, const struct plan_sizes *s)
 {
     const struct placement *p = &plan->placement;
-    const struct probe_speed *last = &plan->speed[p->device[p->n - 1]];
+    uint32_t n_steps = most_steps(plan, p->n);
+    uint64_t sum = 0, slowest = 0;
 
-    plan->token_ns = last->head_ns;
-    plan->prompt_ns = last->head_prompt_ns;
     for (uint32_t i = 0; i < p->n; i++) {
-        const struct probe_speed *speed = &plan->speed[p->device[i]];
-        uint64_t n = p->layers[i].last - p->layers[i].first;
-        plan->token_ns += n * speed->layer_ns;
-        plan->prompt_ns += n * speed->layer_prompt_ns;
+        uint64_t own = many_ns(s, p->device[i], p->layers[i], n_steps),
+                 link = i + 1 < p->n ? rows_link_ns(s, p->device[i], p->device[i + 1], rows_of(plan, n_steps))
+                                     : 0;
+        sum += own + link;
+        slowest = own > slowest ? own : slowest;
+        slowest = link > slowest ? link : slowest;
+    }
+    return n_steps * slowest > sum ? n_steps * slowest : sum;
+}
+
+static void predict(const struct plan_request *r, struct plan *plan, const struct plan_sizes *sizes)
+{
+    const struct placement *p = &plan->placement;
+    uint64_t sums[N_PROBE_STEPS] = { 0 };
+
+    for (uint32_t i = 0; i < p->n; i++) {
         plan->need[i] = place_range_memory(r->model, r->shape, p->layers[i]);
-        log_line(LOG_INFO, "plan", "layers %u to %u on %s", p->layers[i].first, p->layers[i].last - 1,
-                 plan->names[p->device[i]]);
+        for (uint32_t k = 0; k < N_PROBE_STEPS; k++) {
+            plan->stage_ns[i][k] = range_ns(sizes, p->device[i], p->layers[i], (enum probe_step)k);
+            if (i + 1 < p->n)
+                plan->link_ns[i][k] = rows_link_ns(sizes, p->device[i], p->device[i + 1], plan->n_rows[k]);
+            sums[k] += plan->stage_ns[i][k] + plan->link_ns[i][k];
+        }
+        uint64_t step = plan->stage_ns[i][PROBE_PROMPT], link = plan->link_ns[i][PROBE_PROMPT];
+        step = step > link ? step : link;
+        plan->long_prompt_ns = step > plan->long_prompt_ns ? step : plan->long_prompt_ns;
     }
-}
-
-static bool choose(const struct plan_request *r, struct plan *plan, struct err *err)
-{
-    struct plan_sizes *sizes = mem_alloc(sizeof *sizes);
-    uint64_t sum;
-
-    if (!sizes)
-        return err_memory(err, "a plan");
-    *sizes = (struct plan_sizes){ .plan = plan, .n_layers = r->model->config.n_layers };
-    measure_sizes(r, sizes);
-    struct plan_costs costs = { token_cost, sizes, r->devices->n, sizes->n_layers };
-    bool ok = plan_choose(&costs, &plan->placement, &sum, err);
-    mem_free(sizes);
-    return ok;
-}
-
-// The most pages of this format that fit, up to those asked for.
-static uint32_t most_pages(const struct plan_request *r, struct plan *plan, enum kv_format format)
-{
-    struct stage_shape shape = *r->shape;
-    struct plan_request other = *r;
-    uint32_t fit = 0, too_many = shape.n_pages + 1;
-    struct err err;
-
-    other.shape = &shape;
-    shape.k_format = shape.v_format = format;
-    while (too_many - fit > 1) {
-        shape.n_pages = fit + (too_many - fit) / 2;
-        if (choose(&other, plan, &err))
-            fit = shape.n_pages;
-        else
-            too_many = shape.n_pages;
-    }
-    return fit;
+    if (!plan->overlaps)
+        plan->long_prompt_ns = sums[PROBE_PROMPT];
+    plan->token_ns = sums[PROBE_ONE];
+    plan->prompt_ns = sums[PROBE_PROMPT];
+    plan->many_ns = round_ns(plan, sizes);
 }
 
 // What is needed, each device's room, and what would fit.
-static bool fits_nowhere(const struct plan_request *r, struct plan *plan, struct err *err)
+static bool fits_nowhere(const struct plan_request *r, const struct plan *plan, struct err *err)
 {
     const double gib = 1 << 30;
     struct place_memory need = place_memory(r->model, r->shape);
-    uint32_t same = most_pages(r, plan, r->shape->k_format), q8 = most_pages(r, plan, KV_Q8_0);
-    char rooms[256] = "";
+    char rooms[160] = "", ways[WAYS_BYTES];
     size_t at = 0;
 
     for (uint32_t i = 0; i < r->devices->n && at < sizeof rooms; i++)
         at += (size_t)snprintf(rooms + at, sizeof rooms - at, "%s%s has %.2f", i ? ", " : "", plan->names[i],
-                               (double)plan->room[i] / gib);
-    err_set(err, ERR_MEMORY,
-            "needs %.2f GiB (weights %.2f, KV pages of %u tokens %.2f) and %s; what fits: %u tokens in all, "
-            "or %u "
-            "with -ctk q8_0 -ctv q8_0",
-            (double)sum_bytes(&need) / gib, (double)need.weights / gib, r->shape->n_pages * PAGE_TOKENS,
-            (double)need.pages / gib, rooms, same * PAGE_TOKENS, q8 * PAGE_TOKENS);
-    if (same == 0 && q8 == 0)
-        err_set(err, ERR_MEMORY,
-                "the weights need %.2f GiB and %s: use a smaller model or a smaller format of it, or more "
-                "devices",
-                (double)need.weights / gib, rooms);
-    return false;
+                               (double)place_room(r->devices->at[i], r->shape->memory_share) / gib);
+    ways_of(r->devices, r->model, r->shape, ways);
+    return err_set(err, ERR_MEMORY, "needs %.2f GiB (weights %.2f, KV pages of %u tokens %.2f) and %s; %s%s",
+                   (double)sum_bytes(&need) / gib, (double)need.weights / gib,
+                   r->shape->n_pages * PAGE_TOKENS, (double)need.pages / gib, rooms,
+                   *ways ? "what fits: " : "use a smaller model, or more devices", ways);
 }
 
 bool plan_layers(const struct plan_request *request, struct plan *plan, struct err *err)
 {
     uint32_t n_layers = request->model->config.n_layers;
+    struct plan_sizes *sizes;
+    uint64_t cost;
 
-    *plan = (struct plan){ 0 };
-    if (n_layers < 2 || n_layers > PLAN_MOST_LAYERS)
+    *plan = (struct plan){ .many = request->many, .depth = request->depth, .n_away = request->shape->n_away };
+    if (n_layers < 2)
+        return err_set(err, ERR_INPUT,
+                       "the model has one layer, and nothing to divide among devices; name one device");
+    if (n_layers > PLAN_MOST_LAYERS)
         return err_set(err, ERR_INPUT, "a plan for a model of %u layers; want 2 to %d", n_layers,
                        PLAN_MOST_LAYERS);
-    if (!probe_all(request, plan, err))
+    if (!probe_all(request, plan, err) || !probe_pairs(request, plan, err) ||
+        !make_sizes(request, plan, &sizes, err))
         return false;
+    plan->overlaps = can_overlap(request);
+    plan->least_share = request->shape->overlaps ? SHARE_ROWS : 1;
+    struct plan_costs costs = { step_cost, step_link,
+                                sizes,     request->devices->n,
+                                n_layers,  request->many ? most_steps(plan, MAX_DEVICES) : 1 };
+    bool ok = true;
     if (request->pinned)
         plan->placement = *request->pinned;
-    else if (!choose(request, plan, err))
-        return err->code == ERR_NONE ? fits_nowhere(request, plan, err) : false;
-    predict(request, plan);
-    return true;
+    else if (!plan_choose(&costs, &plan->placement, &cost, err))
+        ok = err->code == ERR_NONE ? fits_nowhere(request, plan, err) : false;
+    if (ok)
+        predict(request, plan, sizes);
+    mem_free(sizes);
+    return ok;
+}
+
+struct plan_bound plan_bound(const struct plan *p, uint32_t stage)
+{
+    const struct probe_speed *speed = &p->speed[p->placement.device[stage]];
+    const struct layer_range *layers = &p->placement.layers[stage];
+    double n = layers->last - layers->first, last = stage + 1 == p->placement.n;
+    double link = (double)p->link_ns[stage][PROBE_ONE], ns = (double)p->stage_ns[stage][PROBE_ONE] + link;
+    const struct device_limits *l = &speed->limits;
+    struct probe_work work = { n * speed->layer.bytes + last * speed->head.bytes,
+                               n * speed->layer.operations + last * speed->head.operations,
+                               n * speed->layer.commands + last * speed->head.commands };
+    const struct plan_bound all[] = {
+        { "memory", l->read_bytes > 0 ? work.bytes / l->read_bytes * 1e9 : 0 },
+        { "arithmetic", l->operations > 0 ? work.operations / l->operations * 1e9 : 0 },
+        { "launch", work.commands * l->command_ns },
+        { "link", link },
+    };
+    struct plan_bound most = { "-", 0 };
+
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        most = all[k].percent > most.percent ? all[k] : most;
+    most.percent = ns > 0 ? 100 * most.percent / ns : 0;
+    return most;
 }
