@@ -3,6 +3,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/constraint.h"
+#include "engine/flight/flight_run.h"
+#include "engine/flight/pipeline.h"
+#include "engine/group/group.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/away.h"
 #include "engine/stage/link.h"
@@ -23,14 +26,43 @@ static void engine_fail(struct engine *e, const struct err *why)
     log_line(LOG_ERROR, "engine", "%s", why->message);
 }
 
-static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
+// What the stages' threads write before the next step, instead of this one now.
+static bool tells_later(const struct engine *e)
+{
+    return e->pipeline && e->flight.n > 0;
+}
+
+static void tell_entries(struct engine *e, uint32_t kind, uint32_t slot, struct layer_range entries,
+                         const uint32_t *table)
+{
+    if (entries.first < entries.last)
+        pipeline_tell(e->pipeline, (uint32_t[4]){ kind, slot, entries.first, entries.last - entries.first },
+                      table + (uint64_t)slot * e->kv.max_pages + entries.first);
+}
+
+static void tell_pages(struct engine *e, uint32_t slot, uint32_t from, uint32_t window_from)
 {
     struct err err = { 0 };
 
+    if (tells_later(e)) {
+        tell_entries(e, STEP_NEWS_TABLE, slot, (struct layer_range){ from, e->kv.n_taken[slot] },
+                     e->kv.table);
+        if (e->kv.window)
+            tell_entries(e, PIPELINE_WINDOWS, slot, stage_held_windows(&e->kv, slot, window_from),
+                         e->kv.window_table);
+        return;
+    }
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         if (!stage_table_write(&e->loaded->stages[i], &e->kv, slot, from, &err) ||
             !stage_window_table_write(&e->loaded->stages[i], &e->kv, slot, window_from, &err))
             engine_fail(e, &err);
+// For the rank that has the head.
+static struct step_constraint constraint_of(const struct batch *b, uint32_t i)
+{
+    const struct constraint *c = b->outputs[i].constraint;
+
+    return c ? (struct step_constraint){ c->mask, (const uint32_t *)(const void *)c->biases, c->n_biases }
+             : (struct step_constraint){ 0 };
 }
 
 static bool write_constraints(struct engine *e, const struct batch *b, struct err *err)
@@ -60,7 +92,12 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
 {
     struct err err = { 0 };
 
-    tell_pages(e, slot, 0);
+    tell_pages(e, slot, 0, 0);
+    if (tells_later(e)) {
+        if (n > 0)
+            pipeline_tell(e->pipeline, (uint32_t[4]){ STEP_NEWS_HISTORY, slot, 0, n }, tokens);
+        return;
+    }
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         if (!stage_history_write(&e->loaded->stages[i], slot, tokens, n, &err))
             engine_fail(e, &err);
@@ -72,27 +109,34 @@ void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
     struct err err = { 0 };
     uint32_t n = e->loaded->adapters.n;
 
-    if (!write_constraints(e, b, err))
-        return false;
+    if (tells_later(e)) {
+        if (n > 0)
+            pipeline_tell(e->pipeline, (uint32_t[4]){ PIPELINE_SCALES, slot, 0, n },
+                          (const uint32_t *)(const void *)(scales ? scales : none));
+        return;
+    }
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         if (i > 0 && !link_pass(&e->loaded->links[i - 1], b->n_rows, err))
             return false;
         if (!stage_play(&e->loaded->stages[i], step, err))
             return false;
     }
-    struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
-    return !last->device->queue ||
-           device_fetch(last->device, &last->results, b->n_outputs * sizeof *b->results, fetch, err);
+    return true;
 }
 
-static bool wait_for_results(struct engine *e, struct err *err)
+bool engine_play(struct engine *e, struct batch *b, struct err *err)
+{
+    engine_lay_out(e, b);
+    return engine_play_from(e, b, 0, err);
+}
+
+bool engine_fetch(struct engine *e, struct batch *b, struct err *err)
 {
     struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
-    struct batch *b = e->batch;
     uint64_t bytes = b->n_outputs * sizeof *b->results;
 
     if (last->device->queue)
-        return device_collect(last->device, e->fetch, b->results, bytes, err);
+        return device_fetch(last->device, &last->results, bytes, b->fetch, err);
     return last->device->ops->wait(last->device, err) &&
            (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
 }
@@ -108,7 +152,9 @@ static bool one_history(const struct engine_loaded *l)
 
 // Fills the step after the current one. On a device with a queue it is submitted before the current tokens
 // are known, as long as every request is in plain decoding: the device reads those tokens from its token
-// history. A request that ends leaves one row to discard. The state lock is held.
+// history. A request that ends leaves one row to discard. Where the host takes part in a step, it would keep
+// the current one's results until the next is over; where limits make steps wait, the device would compute
+// meanwhile. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
@@ -124,6 +170,11 @@ static bool fill_ahead(struct engine *e)
     return e->ahead->n_rows > 0;
 }
 
+static bool play_stages(struct engine *e, struct batch *b, struct err *err)
+{
+    return engine_play(e, b, err) && engine_fetch(e, b, err);
+}
+
 // Plays the batch unless it was played ahead, then plays the next one ahead, and waits for the results of the
 // first.
 static bool run_batch(struct engine *e, struct err *err)
@@ -132,18 +183,17 @@ static bool run_batch(struct engine *e, struct err *err)
         struct batch *b = e->batch;
         e->batch = e->ahead;
         e->ahead = b;
-        e->fetch ^= 1;
         e->is_ahead = false;
     } else if (!tiles_encode(e, err)) {
         return false;
-    } else if (e->batch->n_rows == 0 || !play_stages(e, e->batch, e->fetch, err)) {
+    } else if (e->batch->n_rows == 0 || !play_stages(e, e->batch, err)) {
         return e->batch->n_rows == 0;
     }
     pthread_mutex_lock(&e->state);
     e->is_ahead = fill_ahead(e);
     e->block_is_fresh = !e->is_ahead;
     pthread_mutex_unlock(&e->state);
-    return (!e->is_ahead || play_stages(e, e->ahead, e->fetch ^ 1, err)) && wait_for_results(e, err);
+    return (!e->is_ahead || play_stages(e, e->ahead, err)) && engine_collect(e, e->batch, err);
 }
 
 // The output's row of logits, on the host; valid until the next call. NULL after a failure.
@@ -157,7 +207,7 @@ static const float *logits_of(const struct engine *e, uint32_t output, struct er
     return buffer_read(logits, output * bytes, e->logits, bytes, err) ? e->logits : NULL;
 }
 
-static void deliver(struct engine *e)
+static void deliver(struct engine *e, uint64_t ns)
 {
     struct err failure = { 0 };
 
@@ -169,25 +219,39 @@ static void deliver(struct engine *e)
         const struct batch_output *o = &e->batch->outputs[i];
         struct request *r = o->request;
         struct err err = { 0 };
-        if (!r || r->state == REQUEST_DONE)
+        uint32_t position = e->batch->rows[o->row].position;
+        if (!r || r->state == REQUEST_DONE || !request_is_right(r, position))
             continue;
-        struct request_output output = { .position = e->batch->rows[o->row].position,
+        struct request_output output = { .position = position,
                                          .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX
                                                                                 : e->batch->results[i],
                                          .logits = r->n_logits ? logits_of(e, i, &err) : NULL };
         if (err.code != ERR_NONE || !request_accept(r, &output, &err))
             request_finish(r, INGOT_FINISH_ERROR, &err);
+        }
     }
     speculate_note(e, ns);
 }
 
+// A step in flight has its share of the time since the one before it was over.
+static uint64_t step_ns(struct engine *e, uint64_t begun)
+{
+    uint64_t now = clock_ns(), played = e->batch->played_ns;
+
+    if (e->flight.most > 1)
+        begun = played > e->flight.ended_ns ? played : e->flight.ended_ns;
+    e->flight.ended_ns = now;
+    return now - begun;
 }
 
-static void note_step(struct engine *e, uint64_t ns)
+static void note_step(struct engine *e, bool encoded, uint64_t ns)
 {
     const struct batch *b = e->batch;
 
-    prefill_budget_note(&e->prefill_budget, b->n_decode, b->n_rows - b->n_decode, ns);
+    if (encoded)
+        prefill_budget_note_encoding(&e->prefill_budget, b->n_decode);
+    else
+        prefill_budget_note(&e->prefill_budget, b->n_decode, b->n_rows - b->n_decode, ns);
     e->n_steps++;
     e->n_rows += b->n_rows;
 }
@@ -199,6 +263,14 @@ static void drop_ahead(struct engine *e)
         if (e->ahead->outputs[i].request && e->ahead->outputs[i].request->state != REQUEST_DONE)
             return;
     e->is_ahead = false;
+}
+
+static void schedule(struct engine *e)
+{
+    if (e->flight.n > 0 && schedule_reads_back(e))
+        batch_clear(e->batch);
+    else
+        schedule_next(e);
 }
 
 static void fail_all(struct engine *e)
@@ -232,6 +304,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     pthread_mutex_lock(&e->state);
     e->is_stepping = true;
     drop_ahead(e);
+    pthread_mutex_unlock(&e->state);
     if (!e->failed && !e->is_ahead)
         schedule_next(e);
     pthread_mutex_unlock(&e->state);
@@ -248,7 +321,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
         deliver(e);
     *busy = false;
     for (const struct request *r = e->first; r; r = r->next)
-        *busy |= r->state != REQUEST_DONE;
+        *busy |= !request_is_idle(r);
     ok = !e->failed;
     if (!ok && err)
         *err = e->failure;

@@ -3,7 +3,8 @@
 // The parts, each in its own file: place (which layers on which stage), stage (weights, pages and tapes of a
 // range of layers), link (the activation block between stages), kv (pages and slots), batch (fills a step),
 // schedule (which rows run next), request (one generation from prompt to text), admit (admission),
-// prefill_budget (prefill rows beside decode rows), api (the public functions). Three locks: `stepping` is
+// flight (steps that follow each other before they are over, and threads of stages), prefill_budget (prefill
+// rows beside decode rows), api (the public functions). Three locks: `stepping` is
 // held for a whole step, `state` while lists and requests are read or changed, `making` while a part is made
 // on first use. state is taken after stepping.
 #pragma once
@@ -11,6 +12,7 @@
 #include "device/step.h"
 #include "engine/stage/devices.h"
 #include "engine/kv/kv.h"
+#include "engine/flight/flight.h"
 #include "engine/prefill_budget.h"
 #include "engine/speculate/speculate.h"
 #include "engine/stage/adapters.h"
@@ -24,8 +26,9 @@ struct link;       // engine/stage/link.h
 struct chat;       // text/template/chat.h
 struct token_trie; // text/grammar/token_trie.h
 
-// Constant once engine_load has returned: any thread reads it without a lock. The stages and the device
-// behind the pointers belong to the thread that holds `stepping`.
+// Constant once engine_load has returned: any thread reads it without a lock. But the devices, placement,
+// stages and links belong to the thread that holds `stepping`, and change under both locks when a device is
+// lost.
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
     struct model_file *file, *eyes;      // eyes: the mmproj file of the vision tower, or NULL
@@ -84,8 +87,9 @@ void engine_unload(struct engine *e);
 // The memory that an engine with these options needs, and that of the devices that it would use, in sum.
 // Opens the file and the devices, loads nothing.
 struct device_info;
-// What these options would place where, and how fast it would be. Opens the file and the devices and loads a
-// layer to each. The placement that engine_load chooses comes from here.
+// What these options would place where, and how fast it would be with `depth` tokens in the context. Opens
+// the file and the devices, loads some layers to each, unless the cache knows them, and measures what each
+// can do. The placement that engine_load chooses comes from here.
 struct plan; // engine/stage/plan.h
 bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, struct plan *plan,
                  struct err *err);
@@ -101,5 +105,14 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
 // Writes the scales of the adapters that the slot's request uses; NULL: none.
 void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales);
 
+// Plays a batch through the stages; its results stay on the last one's device. `stepping` is held, as for
+// the rest of this part, and nothing is in flight.
+bool engine_play(struct engine *e, struct batch *b, struct err *err);
+// The parts of it, for steps in flight: the step of a batch; stages from `first` on, which has its
+// activations; results, which are copied while the device goes on, or come from another rank.
+const struct step *engine_lay_out(const struct engine *e, struct batch *b);
+bool engine_play_from(struct engine *e, const struct batch *b, uint32_t first, struct err *err);
+bool engine_fetch(struct engine *e, struct batch *b, struct err *err);
+bool engine_collect(struct engine *e, struct batch *b, struct err *err);
 // Runs one step. *busy: requests remain.
 bool engine_step(struct engine *e, bool *busy, struct err *err);

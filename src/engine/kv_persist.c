@@ -2,6 +2,7 @@
 #include "engine/kv_persist.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
+#include "engine/flight/flight_run.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_store.h"
 #include "engine/kv/kv_window.h"
@@ -126,6 +127,7 @@ uint64_t kv_persist_state_bytes(const struct engine *e)
 static bool move(struct engine *e, stage_mover *mover, uint32_t index, unsigned char *at, bool to_device)
 {
     struct err err = { 0 };
+    bool ok = flight_move(e, mover, index, at, to_device, &err);
 
     if (!ok)
         log_line(LOG_WARN, "store", "%s", err.message);

@@ -193,6 +193,7 @@ void request_pause(struct request *r)
 {
     struct ingot_session *s = r->session;
 
+    flight_forget(&r->engine->flight, r); // its tokens come again
     s->busy = false;
     session_rewind(s, 0);
     if (r->own_session) {

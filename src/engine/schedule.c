@@ -129,7 +129,40 @@ static void admit_some(struct engine *e)
 
 // ---- rows
 
-// Requests after r in the list have no row yet.
+bool schedule_reads_back(const struct engine *e)
+{
+    for (const struct request *r = e->first; r; r = r->next)
+        if (!request_is_idle(r) && (r->n_logits || r->pool.kind || r->tiles.n))
+            return true;
+    return false;
+}
+
+// How many steps share n answers. Threads of stages take them by whole buckets.
+static uint32_t n_shares(const struct engine *e, uint32_t n)
+{
+    uint32_t most = e->pipeline ? n / SHARE_ROWS : n;
+
+    if (e->flight.most == 1 || most < 2 || schedule_reads_back(e))
+        return 1;
+    return most < e->flight.n_shares ? most : e->flight.n_shares;
+}
+
+// Steps that are in flight at once share the answers evenly. With threads, answers that are done apart come
+// together again: none is taken while all shares are in flight.
+static uint32_t most_answers(const struct engine *e)
+{
+    uint32_t n = 0;
+
+    for (const struct request *r = e->first; r; r = r->next)
+        n += r->state == REQUEST_DECODE;
+    uint32_t shares = n_shares(e, n);
+    if (e->pipeline && flight_n_with_answers(&e->flight) >= shares)
+        return 0;
+    n = (n + shares - 1) / shares;
+    return n < e->batch->max_rows ? n : e->batch->max_rows;
+}
+
+// Requests after r in the list have no row yet. One whose step is in flight gets none.
 static void add_answers(struct engine *e)
 {
     struct speculate_step step = speculate_begin(e);

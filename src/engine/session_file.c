@@ -2,6 +2,7 @@
 #include "engine/session_file.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "engine/flight/flight_run.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/kv_persist.h"
@@ -59,7 +60,7 @@ static bool write_pages(struct session_writer *w, const struct ingot_session *s,
                         struct err *err)
 {
     for (uint32_t i = 0; i < h->n_pages; i++) {
-        if (!move_page(s->engine, kv_at(&s->engine->kv, s->slot, i), w->room, false, err))
+        if (!flight_move(s->engine, stage_page_move, kv_at(&s->engine->kv, s->slot, i), w->room, false, err))
             return false;
         add(w, w->room, h->page_bytes);
     }

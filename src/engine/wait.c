@@ -41,9 +41,39 @@ void wait_destroy(struct engine *e)
     pthread_cond_destroy(&e->news);
 }
 
+void wait_sleep(struct engine *e, uint64_t ns)
+{
+    sleep_until(e, clock_ns() + ns);
+}
+
 void wait_wake(struct engine *e)
 {
     pthread_cond_broadcast(&e->news);
+}
+
+void wait_turn_begin(struct engine *e)
+{
+    pthread_mutex_lock(&e->state);
+    e->n_turns++;
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_lock(&e->stepping);
+    pthread_mutex_lock(&e->state);
+    e->n_turns--;
+    wait_wake(e);
+}
+
+void wait_turn_end(struct engine *e)
+{
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+}
+
+void wait_for_turns(struct engine *e)
+{
+    pthread_mutex_lock(&e->state);
+    while (e->n_turns > 0)
+        pthread_cond_wait(&e->news, &e->state);
+    pthread_mutex_unlock(&e->state);
 }
 
 static bool has_event(const struct engine *e, const struct request *r)
@@ -55,7 +85,7 @@ static bool has_work(const struct engine *e)
 {
     const struct request *r = e->first;
 
-    while (r && r->state == REQUEST_DONE)
+    while (r && request_is_idle(r))
         r = r->next;
     return r != NULL;
 }

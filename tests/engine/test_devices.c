@@ -110,7 +110,7 @@ static void every_stage_is_on_its_device(void **state)
     assert_int_equal(info.cache_type_k, INGOT_KV_F16); // one format for both
     const struct stage *stages = engine->inner.loaded->stages;
     assert_true(stages[0].shape.exact && !stages[1].shape.exact);
-    assert_int_equal(stages[0].block.host == stages[1].block.host, true);
+    assert_true(stages[0].block.host != stages[1].block.host); // they may compute at the same time
     assert_true(stages[0].history.host != stages[1].history.host);
     ingot_engine_close(engine);
     assert_true(ingot_engine_estimate(&o, &memory, &error));

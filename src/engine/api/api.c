@@ -392,6 +392,7 @@ void ingot_request_free(struct ingot_request *request)
     request_finish(request->inner, INGOT_FINISH_CANCELLED, NULL);
     schedule_remove(e, request->inner);
     batch_forget(e->ahead, request->inner);
+    flight_forget(&e->flight, request->inner);
     e->n_untaken -= request->inner->n_events - request->inner->n_taken;
     request_destroy(request->inner);
     e->n_live--;

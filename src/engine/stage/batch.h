@@ -23,6 +23,9 @@ struct batch_output {
 struct batch {
     uint32_t max_rows, max_outputs, n_rows, n_outputs;
     uint32_t n_decode; // decode rows; prefill rows follow
+    uint32_t fetch;    // its place among the copies of results in flight
+    bool is_over;      // its results are here, though others in flight are older
+    uint64_t played_ns;
     struct batch_row *rows;
     struct batch_output *outputs;
     struct step *step; // as large as the largest bucket needs

@@ -7,7 +7,9 @@
 #include "models/model.h"
 #include "ops/sample/sample.h"
 
-enum { N_BUCKETS = 8 };
+// SHARE_ROWS: of the smallest bucket for several sequences. Each step reads all weights: fewer answers are
+// not divided among steps of stages that have threads.
+enum { N_BUCKETS = 8, SHARE_ROWS = 8 };
 
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
@@ -23,6 +25,7 @@ struct stage_shape { // the same for all stages of an engine
     uint32_t adapter_ranks;              // of all adapters of one matrix
     uint32_t n_away; // of the model's last layers, whose experts are on a device of their own
     bool drafts;     // the model's layer that drafts is beside the last stage
+    bool overlaps;   // stages whose links go through the host compute at the same time (engine/flight)
 };
 
 struct away;     // stage/away.h
