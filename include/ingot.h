@@ -219,7 +219,8 @@ struct ingot_engine_info {
     bool takes_pictures;    // the model has eyes
     uint32_t n_adapters;    // see ingot_adapter_info
 };
-// Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
+// Fills the first `size` bytes of *info. Of it only what belongs to the devices changes, when one is lost and
+// the others take its layers.
 INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info,
                                       size_t size);
 static inline void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)

@@ -226,7 +226,8 @@ static void deliver(struct engine *e, uint64_t ns)
                                          .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX
                                                                                 : e->batch->results[i],
                                          .logits = r->n_logits ? logits_of(e, i, &err) : NULL };
-        if (err.code != ERR_NONE || !request_accept(r, &output, &err))
+        if (err.code != ERR_NONE || !request_accept(r, &output, &err)) {
+            e->health.in_doubt |= err.code == ERR_NUMERIC;
             request_finish(r, INGOT_FINISH_ERROR, &err);
         }
     }
@@ -306,7 +307,12 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     drop_ahead(e);
     pthread_mutex_unlock(&e->state);
     if (!e->failed && !e->is_ahead)
-        schedule_next(e);
+        run_draft_model(e);
+    pthread_mutex_lock(&e->state);
+    if (!e->failed && !e->is_ahead)
+        schedule(e);
+    bool encodes = !e->is_ahead && tiles_in_step(e), asks = health_is_due(e);
+    bool in_flight = e->flight.most > 1 && !flight_waits_for_one(e);
     pthread_mutex_unlock(&e->state);
     uint64_t begun = clock_ns();
     bool ok = e->failed || run_batch(e, &failure);
@@ -318,7 +324,9 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     if (e->failed)
         fail_all(e);
     else if (e->batch->n_rows > 0)
-        deliver(e);
+        deliver(e, ns);
+    if (e->failed)
+        health_recover(e);
     *busy = false;
     for (const struct request *r = e->first; r; r = r->next)
         *busy |= !request_is_idle(r);

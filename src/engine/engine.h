@@ -12,6 +12,8 @@
 #include "device/step.h"
 #include "engine/stage/devices.h"
 #include "engine/kv/kv.h"
+#include "engine/health/health.h"
+#include "engine/health/shown.h"
 #include "engine/flight/flight.h"
 #include "engine/prefill_budget.h"
 #include "engine/speculate/speculate.h"
@@ -56,8 +58,14 @@ struct engine {
     struct batch *batch;
     struct batch *ahead; // the step after batch; see fill_ahead
     bool is_ahead;       // it has been played
-    uint32_t fetch;      // which of two fetch slots has the results of batch; ahead uses the other
-    float *logits;       // one row, read back from a device that shares no memory; else NULL
+    struct flight flight;
+    struct pipeline *pipeline; // NULL: the engine's thread plays all stages
+    struct health health;
+    struct draft_model *draft_model; // NULL: none
+    bool is_drafter;                 // it is itself one, and has no requests; constant
+    struct draft_stage *draft_stage; // the model's own layer that drafts; NULL: none
+    bool block_is_fresh;             // the last stage's block holds the rows of `batch`
+    float *logits;                   // one row, read back from a device that shares no memory; else NULL
 
     // Guarded by state.
     struct kv kv;
@@ -69,12 +77,17 @@ struct engine {
     struct ingot_session *sessions;
     struct prefill_budget prefill_budget;
     struct speculation speculation;
+    struct shown shown;
     uint64_t n_pauses, n_steps, n_rows;
-    uint64_t n_untaken; // events of all requests that the caller has not taken
-    bool is_stepping;   // a thread runs a step, or is about to
-    uint32_t n_live;    // requests and sessions that exist
-    bool closed;        // by the caller; the engine is freed with the last of these
-    bool failed;        // the device failed: no step runs any more
+    uint64_t n_untaken;     // events of all requests that the caller has not taken
+    bool is_stepping;       // a thread runs a step, or is about to
+    uint32_t n_turns;       // threads that wait for both locks: wait_turn_begin
+    uint64_t n_renewed;     // how often the pages were made anew
+    struct sha256 identity; // kv_persist_identity, as of identity_at = n_renewed + 1
+    uint64_t identity_at;
+    uint32_t n_live; // requests and sessions that exist
+    bool closed;     // by the caller; the engine is freed with the last of these
+    bool failed;     // the device failed: no step runs any more
     struct err failure;
 
     // Guarded by making, and constant once made.
@@ -84,6 +97,11 @@ struct engine {
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
+// For a lost device. Both locks are held: releases all stages; makes pages and prefix cache anew, empty.
+void engine_release_stages(struct engine *e);
+bool engine_renew_pages(struct engine *e, struct err *err);
+// stepping is held: makes the stages on the devices that are there, by the plan where there are several.
+bool engine_reload(struct engine *e, struct err *err);
 // The memory that an engine with these options needs, and that of the devices that it would use, in sum.
 // Opens the file and the devices, loads nothing.
 struct device_info;

@@ -45,6 +45,16 @@ void session_close(struct ingot_session *s)
     mem_free(s);
 }
 
+void session_restart(struct ingot_session *s)
+{
+    *s = (struct ingot_session){ .engine = s->engine,
+                                 .next = s->next,
+                                 .slot = kv_slot_take(&s->engine->kv),
+                                 .tokens = s->tokens,
+                                 .state = STATE_ZERO };
+    CHECK(s->slot != KV_NONE); // as many as before
+}
+
 uint32_t session_rewind(struct ingot_session *s, uint32_t n)
 {
     struct kv *kv = &s->engine->kv;

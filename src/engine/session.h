@@ -23,6 +23,8 @@ struct ingot_session {
 // Takes a slot. NULL with code ERR_LIMIT when all slots are taken.
 struct ingot_session *session_open(struct engine *e, struct err *err);
 void session_close(struct ingot_session *s); // NULL is allowed
+// The pages were made anew: takes a slot of them, and begins without tokens.
+void session_restart(struct ingot_session *s);
 // Truncates to at most n tokens, so that rows can be added from there. Returns the tokens kept, which may be
 // fewer: a shared page is never written.
 uint32_t session_rewind(struct ingot_session *s, uint32_t n);

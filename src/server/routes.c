@@ -22,13 +22,14 @@ static bool device_failed(struct server *s)
     return failed;
 }
 
+static json_t *health_json(const struct server *s)
 static bool answer_health(struct http_exchange *x)
 {
     if (device_failed(x->server))
         return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "failed"));
     switch (server_phase(x->server)) {
     case PHASE_READY:
-        return exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ok"));
+        return exchange_reply_json(x, 200, health_json(x->server));
     case PHASE_LOADING:
         return exchange_reply_json(x, 503,
                                    json_pack("{s:s, s:f}", "status", "loading", "progress",

@@ -201,19 +201,26 @@ static void name_devices(const struct engine_loaded *l, char *to, size_t n)
 
 void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size)
 {
-    const struct engine *e = &engine->inner;
+    struct engine *e = (struct engine *)(uintptr_t)&engine->inner; // the lock is no part of what it says
+
+    pthread_mutex_lock(&e->state);
+    const struct shown shown = e->shown;
+    uint32_t n_sequences = e->kv.n_slots;
+    pthread_mutex_unlock(&e->state);
     struct ingot_engine_info all = {
         .n_parameters = e->loaded->model.n_parameters,
-        .weight_bytes = e->loaded->model.weight_bytes,
+        .weight_bytes = e->loaded->model.weight_bytes + shown.draft_bytes,
         .n_layers = e->loaded->model.config.n_layers,
         .n_vocab = e->loaded->model.config.n_vocab,
         .n_embedding = e->loaded->model.config.n_cols,
         .n_context = e->loaded->n_context,
         .n_sequences = e->kv.n_slots,
         .n_batch = e->loaded->max_rows,
-        .n_stages = e->loaded->n_stages,
-        .cache_type_k = (enum ingot_kv)(e->loaded->stages[0].shape.k_format + 1),
-        .cache_type_v = (enum ingot_kv)(e->loaded->stages[0].shape.v_format + 1),
+        .page_bytes = shown.page_bytes,
+        .scratch_bytes = shown.scratch_bytes,
+        .n_stages = shown.n_stages,
+        .cache_type_k = (enum ingot_kv)(shown.k_format + 1),
+        .cache_type_v = (enum ingot_kv)(shown.v_format + 1),
         .has_tokenizer = e->loaded->tokenizer != NULL,
         .longest_token = e->loaded->longest_token,
         .page_tokens = PAGE_TOKENS,
@@ -232,7 +239,7 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
     copy_name(e, all.model_name, sizeof all.model_name);
     snprintf(all.architecture, sizeof all.architecture, "%s", e->loaded->model.arch->name);
     snprintf(all.format, sizeof all.format, "%s", main_format(&e->loaded->model));
-    name_devices(e->loaded, all.device, sizeof all.device);
+    memcpy(all.device, shown.device, sizeof all.device);
     sizes_give(info, size, &all, sizeof all);
 }
 
