@@ -156,6 +156,10 @@ struct ingot_engine_options {
     // Adapters that requests can use, each request its own: [n_adapters], at most 64.
     const struct ingot_adapter *adapters;
     size_t n_adapters;
+    // Limits on the use of this machine. A preset ("conservative", "balanced", "aggressive"), or keys with values
+    // ("compute=0.5,nice=10"), or a preset and then keys; docs/limits.md lists them. NULL: none. The keys nice
+    // and io lower the priority of the thread that calls ingot_engine_open, too.
+    const char *limits;
     // Of several devices without `stages`, which layers go where is chosen by the time that some layers take on each
     // of them, which is kept in the user's cache folder. probe_anew: measure again.
     enum ingot_aim aim;
@@ -247,8 +251,14 @@ struct ingot_engine_stats {
     uint32_t n_running, n_waiting; // requests that have a sequence, and that wait for one
     // Of 16 tokens: all, in use by sequences, and kept for prompts to come. The rest is free.
     uint32_t n_pages, n_pages_held, n_pages_idle;
-    uint64_t n_pauses;        // how often a request gave its pages to an older one and went on later
-    uint64_t n_steps, n_rows; // played so far
+    uint64_t n_pauses;              // how often a request gave its pages to an older one and went on later
+    uint64_t n_steps, n_rows;       // played so far
+    uint64_t n_drafted, n_accepted; // tokens of speculative decoding
+    // Of limits: requests started under them, steps behind which the next one waited for its share of the
+    // time, requests that a pause or the interval kept from starting at once, pauses, and all waiting.
+    uint64_t n_limited, n_slowed_steps, n_held, n_load_pauses;
+    double limits_wait_s;
+    bool is_paused; // other programs keep the machine busy
 };
 // Fills the first `size` bytes of *stats, as of now.
 INGOT_API void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats,

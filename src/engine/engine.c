@@ -7,6 +7,7 @@
 #include "engine/flight/pipeline.h"
 #include "engine/group/group.h"
 #include "engine/kv/kv_window.h"
+#include "engine/limits/hold.h"
 #include "engine/stage/away.h"
 #include "engine/stage/link.h"
 #include "engine/pool.h"
@@ -158,7 +159,8 @@ static bool one_history(const struct engine_loaded *l)
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
-    if (!e->loaded->stages[0].device->queue || !one_history(e->loaded))
+    if (!e->loaded->stages[0].device->queue || !one_history(e->loaded) || host_takes_part(e->loaded) ||
+        pace_share(&e->pace) < 1)
         return false;
     struct speculate_step step = speculate_begin(e);
     for (struct request *r = e->first; r; r = r->next)
@@ -255,6 +257,7 @@ static void note_step(struct engine *e, bool encoded, uint64_t ns)
         prefill_budget_note(&e->prefill_budget, b->n_decode, b->n_rows - b->n_decode, ns);
     e->n_steps++;
     e->n_rows += b->n_rows;
+    pace_note_step(&e->pace, ns);
 }
 
 // Drops a step that was played ahead if all its requests have ended since; what it wrote is never read.
@@ -297,10 +300,30 @@ static void run_draft_model(struct engine *e)
     }
 }
 
+// Waits as the limits say, without `stepping`: other calls need not wait for that. False: no step yet.
+static bool may_step(struct engine *e, bool *busy)
+{
+    if (!usage_limits_any(&e->pace.set)) // constant
+        return true;
+    pthread_mutex_lock(&e->state);
+    e->is_stepping = true;
+    bool may = hold_step(e);
+    if (!may) {
+        *busy = true;
+        e->is_stepping = false;
+        wait_wake(e);
+    }
+    pthread_mutex_unlock(&e->state);
+    return may;
+}
+
 bool engine_step(struct engine *e, bool *busy, struct err *err)
 {
     struct err failure = { 0 };
 
+    if (!may_step(e, busy))
+        return true;
+    wait_for_turns(e);
     pthread_mutex_lock(&e->stepping);
     pthread_mutex_lock(&e->state);
     e->is_stepping = true;
@@ -321,6 +344,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
         note_step(e, encodes, ns);
     if (!ok)
         engine_fail(e, &failure);
+    e->health.seen_ns = pace_clock(&e->pace);
     if (e->failed)
         fail_all(e);
     else if (e->batch->n_rows > 0)

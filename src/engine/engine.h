@@ -14,6 +14,7 @@
 #include "engine/kv/kv.h"
 #include "engine/health/health.h"
 #include "engine/health/shown.h"
+#include "engine/limits/load_watch.h"
 #include "engine/flight/flight.h"
 #include "engine/prefill_budget.h"
 #include "engine/speculate/speculate.h"
@@ -77,6 +78,7 @@ struct engine {
     struct ingot_session *sessions;
     struct prefill_budget prefill_budget;
     struct speculation speculation;
+    struct pace pace;
     struct shown shown;
     uint64_t n_pauses, n_steps, n_rows;
     uint64_t n_untaken;     // events of all requests that the caller has not taken
@@ -89,6 +91,8 @@ struct engine {
     bool closed;     // by the caller; the engine is freed with the last of these
     bool failed;     // the device failed: no step runs any more
     struct err failure;
+
+    struct load_watch watch; // its own thread's, but for `stop`
 
     // Guarded by making, and constant once made.
     struct token_trie *trie; // made for the first request with a grammar

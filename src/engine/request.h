@@ -22,13 +22,14 @@ struct request {
     struct engine *engine;
     struct request *next;
     enum request_state state;
-    bool cancelled, own_session;
-    struct ingot_session *session;        // NULL until admitted, when it has none of its own
-    uint32_t *tokens, n_tokens, n_prompt; // the prompt, and what was generated
-    uint32_t n_fed;                       // positions whose row has been played
-    bool is_ahead;                        // the last of these rows was played before its token was known
-    uint32_t next_logits;                 // the first position whose logits are wanted and not yet delivered
-    uint32_t n_lacked;                    // available pages when admission last failed, plus 1
+    bool cancelled, own_session, was_held; // was_held: limits kept it from starting at once
+    bool deferred;                         // it waits for ingot_start
+    struct ingot_session *session;         // NULL until admitted, when it has none of its own
+    uint32_t *tokens, n_tokens, n_prompt;  // the prompt, and what was generated
+    uint32_t n_fed;                        // positions whose row has been played
+    bool is_ahead;                         // the last of these rows was played before its token was known
+    uint32_t next_logits;                  // the first position whose logits are wanted and not yet delivered
+    uint32_t n_lacked;                     // available pages when admission last failed, plus 1
     int32_t priority;
     float *scales; // [adapters of the engine], or NULL: it uses none
     struct sha256 adapters_key;

@@ -116,12 +116,26 @@ static void let_go(struct engine *e)
             kv_window_advance(&e->kv, s->slot, s->n_tokens);
 }
 
+static void note_held(struct request *r)
+{
+    r->engine->pace.counters.n_held += !r->was_held;
+    r->was_held = true;
+}
+
 static void admit_some(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next) {
         enum admission a = ADMIT_LATER;
+        if (r->deferred)
+            continue;
+        if (r->state == REQUEST_QUEUED && !pace_may_start(&e->pace)) {
+            note_held(r);
+            continue;
+        }
         while (r->state == REQUEST_QUEUED && (a = request_admit(r)) == ADMIT_NO_ROOM && make_way(e, r))
             ;
+        if (a == ADMIT_DONE)
+            pace_note_start(&e->pace);
         if (a == ADMIT_NO_ROOM) // no overtaking: else a large request may starve
             return;
     }

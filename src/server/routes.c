@@ -23,6 +23,7 @@ static bool device_failed(struct server *s)
 }
 
 static json_t *health_json(const struct server *s)
+    return json_pack("{s:s, s:s, s:b}", "status", "ok", "device", info.device, "paused", stats.is_paused);
 static bool answer_health(struct http_exchange *x)
 {
     if (device_failed(x->server))

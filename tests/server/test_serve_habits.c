@@ -445,6 +445,28 @@ static void many_texts_are_embedded_at_once(void **state)
     assert_true(metric(shared.port, "vllm:num_requests_waiting") == 0);
 }
 
+// --limits shows in /health, /metrics and the number of sequences.
+static void limits_are_counted(void **state)
+{
+    static const char *const args[] = { "--limits", "compute=0.5,batch=2,power=off", NULL };
+    struct served s = serve_start(args);
+    int status;
+    (void)state;
+    json_decref(http_json(s.port, "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 3}", &status));
+    assert_int_equal(status, 200);
+    struct response r = http_with(s.port, "/health", "", NULL);
+    assert_non_null(strstr(r.body, "\"device\":\"cpu"));
+    assert_non_null(strstr(r.body, "\"paused\":false"));
+    response_free(&r);
+    assert_true(metric(s.port, "ingot:limited_requests_total") == 1);
+    assert_true(metric(s.port, "ingot:limited_steps_total") > 0);
+    assert_true(metric(s.port, "ingot:load_paused") == 0);
+    r = http_with(s.port, "/props", "", NULL);
+    assert_non_null(strstr(r.body, "\"total_slots\":2"));
+    response_free(&r);
+    serve_stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +484,7 @@ int main(void)
         cmocka_unit_test(an_assistant_may_have_said_nothing),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),
+        cmocka_unit_test(limits_are_counted),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

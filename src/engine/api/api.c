@@ -255,6 +255,14 @@ void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_st
         .n_pauses = e->n_pauses,
         .n_steps = e->n_steps,
         .n_rows = e->n_rows,
+        .n_drafted = e->speculation.n_drafted,
+        .n_accepted = e->speculation.n_accepted,
+        .n_limited = e->pace.counters.n_started,
+        .n_slowed_steps = e->pace.counters.n_slowed,
+        .n_held = e->pace.counters.n_held,
+        .n_load_pauses = e->pace.counters.n_pauses,
+        .limits_wait_s = (double)e->pace.counters.waited_ns / 1e9,
+        .is_paused = e->pace.is_paused,
     };
     for (const struct request *r = e->first; r; r = r->next) {
         all.n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
