@@ -164,6 +164,10 @@ struct ingot_engine_options {
     // of them, which is kept in the user's cache folder. probe_anew: measure again.
     enum ingot_aim aim;
     bool probe_anew;
+    // Tensor parallel: as many ranks, at most 8, have a part of every layer each, and add up twice a layer. `device` names one for each
+    // rank, or one that all of them open; of "auto" and "cuda" the first GPUs where there are as many. Threads of the processor are
+    // divided. All must be of one kind. 0, 1: off. docs/devices.md says which models and options go with it.
+    uint32_t n_tensor_parallel;
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages

@@ -236,6 +236,16 @@ void tape_border(struct tape *t, struct tensor v)
     add_border(t, TAPE_BORDER, "border", v, v);
 }
 
+void tape_all_reduce(struct tape *t, struct tensor v)
+{
+    add_border(t, TAPE_ALL_REDUCE, "all_reduce", v, v);
+}
+
+void tape_all_gather(struct tape *t, struct tensor part, struct tensor whole)
+{
+    add_border(t, TAPE_ALL_GATHER, "all_gather", part, whole);
+}
+
 static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)
 {
     return a->first <= b->last && b->first <= a->last;

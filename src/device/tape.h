@@ -10,6 +10,7 @@
 #include "device/step.h"
 
 enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
+enum { TAPE_ALL_GATHER = UINT16_MAX - 2, TAPE_ALL_REDUCE, TAPE_BORDER }; // commands that no device plays
 
 // Numbers that one command writes and later ones read: [rows, n_cols] fp32. Sealing chooses their memory,
 // which is reused after the last command that reads them. id 0 is no tensor.
@@ -93,6 +94,11 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 
 // Here another device changes v, a bound tensor. Between two borders lies a segment, which is played alone.
 void tape_border(struct tape *t, struct tensor v);
+// Borders where ranks, a tape each, exchange: v, bound, becomes the sum of all ranks' v; the first rank's
+// `whole`, id 0 on the others, has all parts column behind column.
+void tape_all_reduce(struct tape *t, struct tensor v);
+void tape_all_gather(struct tape *t, struct tensor part, struct tensor whole);
+
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -119,7 +119,8 @@ void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         if (i > 0 && !link_pass(&e->loaded->links[i - 1], b->n_rows, err))
             return false;
-        if (!stage_play(&e->loaded->stages[i], step, err))
+        if (!(e->loaded->group ? group_play(e->loaded->group, b->step, err)
+                               : stage_play(&e->loaded->stages[i], b->step, err)))
             return false;
     }
     return true;
@@ -149,6 +150,17 @@ static bool one_history(const struct engine_loaded *l)
         if (!l->stages[i].borrows_tables)
             return false;
     return true;
+}
+
+// Where experts are elsewhere, or ranks exchange.
+static bool host_takes_part(const struct engine_loaded *l)
+{
+    if (l->group)
+        return true;
+    for (uint32_t i = 0; i < l->n_stages; i++)
+        if (l->stages[i].away)
+            return true;
+    return false;
 }
 
 // Fills the step after the current one. On a device with a queue it is submitted before the current tokens

@@ -25,9 +25,15 @@
 #include "text/tokenizer/tokenizer.h"
 
 struct request;
-struct link;       // engine/stage/link.h
-struct chat;       // text/template/chat.h
-struct token_trie; // text/grammar/token_trie.h
+struct draft_model; // engine/speculate/draft_model.h
+struct draft_stage; // engine/speculate/draft_stage.h
+struct link;        // engine/stage/link.h
+struct pipeline;    // engine/flight/pipeline.h
+struct remote;      // engine/stage/remote.h
+struct rank_group;  // engine/group/group.h
+struct pool_room;   // engine/pool.h
+struct chat;        // text/template/chat.h
+struct token_trie;  // text/grammar/token_trie.h
 
 // Constant once engine_load has returned: any thread reads it without a lock. But the devices, placement,
 // stages and links belong to the thread that holds `stepping`, and change under both locks when a device is
@@ -47,6 +53,9 @@ struct engine_loaded {
     struct stage *stages; // [n_stages]
     struct link *links;   // [n_stages - 1]: link i is between stages i and i + 1
     uint32_t n_stages;
+    struct model *parts; // [n_parts], what each rank of a tensor parallel engine has of the model; else NULL
+    uint32_t n_parts;
+    struct rank_group *group;                                 // the ranks, of which stages[0] is the first
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
 };
 

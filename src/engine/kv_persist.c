@@ -46,6 +46,14 @@ static void add_devices(struct sha256_stream *s, const struct engine_loaded *l)
         add_number(s, l->stages[i].parts.first);
         add_number(s, l->stages[i].shape.exact);
     }
+    if (l->n_parts) // whose heads are behind each other in a page
+        add_number(s, l->n_parts);
+    if (l->devices.experts) {
+        add_text(s, l->devices.experts->name);
+        add_number(s, l->stages[0].shape.n_away);
+    }
+}
+
 static void add_file(struct sha256_stream *s, const struct model_file *file)
 {
     for (size_t i = 0; i < model_file_n_tensors(file); i++)

@@ -66,6 +66,15 @@ struct ingot_engine_options loading_options(const struct settings *settings)
         settings->n_gpu_layers && !strcmp(settings->n_gpu_layers, "0") && !strcmp(settings->device, "auto");
     options.device = on_cpu ? "cpu" : settings->device;
     options.stages = settings->stages;
+    options.experts = settings->experts;
+    options.limits = settings->limits;
+    options.adapters = adapters_of(&settings->loras);
+    options.n_adapters = settings->loras.n;
+    options.aim = strcmp(settings->aim, "one") == 0    ? INGOT_FOR_ONE
+                  : strcmp(settings->aim, "many") == 0 ? INGOT_FOR_MANY
+                                                       : INGOT_FOR_AUTO;
+    options.probe_anew = settings->probe_anew;
+    options.n_tensor_parallel = settings->n_tensor_parallel;
     options.n_threads = settings->n_threads;
     options.n_context = settings->n_context;
     if (settings->n_batch || settings->n_ubatch)

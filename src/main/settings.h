@@ -10,10 +10,12 @@ struct settings {
     bool help, verbose, no_mmproj;
     const char *config, *log;
     // the model and where it runs
-    const char *model, *hub_name, *device, *n_gpu_layers, *stages, *cache_type_k, *cache_type_v, *gemm;
-    uint32_t n_threads, n_context, n_batch, n_ubatch, n_kv_tokens, commit_every;
-    bool exact, invariant, no_repack, no_prefix_cache, offline;
-    const char *cache_dir;
+    const char *model, *hub_name, *device, *n_gpu_layers, *stages, *experts, *limits, *aim, *cache_type_k,
+        *cache_type_v, *gemm;
+    uint32_t n_threads, n_context, n_batch, n_ubatch, n_kv_tokens, commit_every, n_tensor_parallel;
+    bool probe_anew, exact, invariant, no_repack, no_prefix_cache, offline;
+    const char *cache_dir, *speculate, *draft, *record, *replay;
+    uint32_t draft_most;
     uint32_t cache_gib;
     // the prompt and the answer
     const char *prompt, *file, *system, *system_file, *think, *mmproj;

@@ -31,7 +31,107 @@ struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l,
     return q;
 }
 
-void block_attend(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct attend a)
+// norm(in W^T): a projection whose whole row is normalised.
+static struct tensor project(struct tape *t, const struct model_stage *s, struct tensor in,
+                             const struct weight *w, const struct weight *norm)
+{
+    struct tensor out = tape_tensor(t, w->n_rows, ROWS_STEP);
+
+    op_matmul(t, (struct matmul){ .out = out, .in = in, .w = w });
+    if (norm)
+        op_rmsnorm(t, (struct rmsnorm){ .out = out, .in = out, .scale = norm, .eps = s->model->factors.eps });
+    return out;
+}
+
+struct tensor block_qkv_whole(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                              struct tensor angles)
+{
+    const struct layer_weights *w = stage_layer(s, l);
+    struct tensor n = w->attn_norm ? tape_tensor(t, x.n_cols, ROWS_STEP) : x;
+
+    tape_label(t, "layer%u.qkv", l);
+    if (w->attn_norm)
+        op_rmsnorm(
+            t, (struct rmsnorm){ .out = n, .in = x, .scale = w->attn_norm, .eps = s->model->factors.eps });
+    struct tensor q = project(t, s, n, w->q, w->q_norm), k = project(t, s, n, w->k, w->k_norm),
+                  v = project(t, s, n, w->v, NULL);
+    op_rope_store(t, (struct rope_store){ .q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .angles = angles,
+                                          .pages = s->pages[l - s->first],
+                                          .pairs = s->model->pairs,
+                                          .eps = s->model->factors.eps });
+    return q;
+}
+
+struct tensor block_qkv_normed_values(struct tape *t, const struct model_stage *s, uint32_t l,
+                                      struct tensor x, struct tensor angles)
+{
+    const struct layer_weights *w = stage_layer(s, l);
+    const struct layer_config *c = stage_layer_config(s, l);
+    float eps = s->model->factors.eps;
+    struct tensor n = tape_tensor(t, x.n_cols, ROWS_STEP), k = { 0 }, v = { 0 };
+
+    tape_label(t, "layer%u.qkv", l);
+    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = x, .scale = w->attn_norm, .eps = eps });
+    struct tensor q = project(t, s, n, w->q, NULL);
+    if (w->k) {
+        k = project(t, s, n, w->k, NULL);
+        v = tape_tensor(t, k.n_cols, ROWS_STEP);
+        struct tensor values = w->v ? project(t, s, n, w->v, NULL) : k;
+        op_rmsnorm(t, (struct rmsnorm){ .out = v, .in = values, .n_groups = c->n_kv_heads, .eps = eps });
+    }
+    op_rope_store(t, (struct rope_store){ .q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .q_norm = w->q_norm,
+                                          .k_norm = w->k_norm,
+                                          .angles = angles,
+                                          .pages = s->pages[l - s->first],
+                                          .pairs = s->model->pairs,
+                                          .eps = eps });
+    return q;
+}
+
+struct tensor block_rank_add(const struct model_stage *s, struct tensor add)
+{
+    return s->model->rank == 0 ? add : (struct tensor){ 0 };
+}
+
+struct tensor block_rank_tensor(struct tape *t, const struct model_stage *s, uint32_t n_cols)
+{
+    return s->model->n_ranks ? tape_tensor_bound(t, n_cols, ROWS_STEP, s->sums)
+                             : tape_tensor(t, n_cols, ROWS_STEP);
+}
+
+void block_rank_sum(struct tape *t, const struct model_stage *s, struct tensor v)
+{
+    if (s->model->n_ranks)
+        tape_all_reduce(t, v);
+}
+
+// m.out += the product, normalised first where there is a norm.
+static void add_product(struct tape *t, const struct model_stage *s, struct matmul m,
+                        const struct weight *norm, float gain)
+{
+    struct tensor x = m.out;
+
+    if (norm)
+        m.out = block_rank_tensor(t, s, x.n_cols);
+    else
+        m.add = block_rank_add(s, x);
+    op_matmul(t, m);
+    block_rank_sum(t, s, m.out);
+    if (norm)
+        op_rmsnorm(
+            t,
+            (struct rmsnorm){
+                .out = x, .in = m.out, .scale = norm, .add = x, .eps = s->model->factors.eps, .gain = gain });
+}
+
+void block_attended(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                    struct tensor attended)
 {
     const struct layer_weights *w = stage_layer(s, l);
 

@@ -76,6 +76,12 @@ void block_attended(struct tape *t, const struct model_stage *s, uint32_t l, str
 // Both, in a layer without anything of its own.
 void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                      struct tensor angles);
-// x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T
+// Where ranks have a part of every layer each (model.n_ranks), their parts of a product are added up. What is
+// added to the product is added on the first rank alone: `add` there, else no tensor.
+struct tensor block_rank_add(const struct model_stage *s, struct tensor add);
+// Room for a product whose sum over all ranks is read in its stead, and the sum.
+struct tensor block_rank_tensor(struct tape *t, const struct model_stage *s, uint32_t n_cols);
+void block_rank_sum(struct tape *t, const struct model_stage *s, struct tensor v);
+// x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T, or the norm of that where the layer has ffn_out_norm
 void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                      enum activation activation);

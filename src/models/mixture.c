@@ -123,7 +123,7 @@ static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l
                                    .down = w->down,
                                    .bias = w->down_bias,
                                    .shared = w->shared_down,
-                                   .add = x,
+                                   .add = block_rank_add(s, x),
                                    .n_experts = c->n_experts } };
 }
 

@@ -93,6 +93,7 @@ struct model {
     // sums above are without it.
     bool drafts;
     uint64_t n_draft_parameters, draft_bytes;
+    uint32_t rank, n_ranks; // of a part of every layer (split/model_part.h); n_ranks 0: this is the whole
 };
 
 // Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is

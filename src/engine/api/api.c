@@ -243,6 +243,23 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
     sizes_give(info, size, &all, sizeof all);
 }
 
+bool ingot_adapter_info_fill(const struct ingot_engine *engine, uint32_t adapter,
+                             struct ingot_adapter_info *info, size_t size)
+{
+    const struct adapters *all = &engine->inner.loaded->adapters;
+    struct ingot_adapter_info filled = { 0 };
+
+    if (adapter < all->n) {
+        const struct named_adapter *a = &all->at[adapter];
+        filled =
+            (struct ingot_adapter_info){ .name = a->name, .scale = a->scale, .n_matrices = a->inner.n_parts };
+        for (uint32_t i = 0; i < a->inner.n_parts; i++)
+            filled.rank = a->inner.parts[i].rank > filled.rank ? a->inner.parts[i].rank : filled.rank;
+    }
+    sizes_give(info, size, &filled, sizeof filled);
+    return adapter < all->n;
+}
+
 void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats, size_t size)
 {
     struct engine *e = &engine->inner;

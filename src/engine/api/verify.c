@@ -160,6 +160,12 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     char borders[MAX_STAGES * 6], experts[40];
 
     other.progress = NULL;
+    if (options->n_tensor_parallel > 1) {
+        err_set(err, ERR_UNSUPPORTED, "verify compares no ranks of a layer yet; leave out --tensor-parallel");
+        mem_free(engines[0]);
+        mem_free(engines[1]);
+        return false;
+    }
     if (v->against == VERIFY_VENDOR) {
         own.gemm = INGOT_GEMM_OWN;
         other.gemm = INGOT_GEMM_VENDOR;
@@ -216,9 +222,17 @@ void engine_trace(const struct ingot_engine *engine, FILE *to)
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first,
                 e->loaded->stages[i].parts.last - 1, e->loaded->stages[i].device->name);
-        for (uint32_t b = 0; b < N_BUCKETS; b++)
-            if (e->loaded->stages[i].buckets[b].tape)
-                tape_print(e->loaded->stages[i].buckets[b].tape, to);
+        print_tapes(&e->loaded->stages[i], to);
+        for (uint32_t k = 0; k < e->loaded->stages[i].n_others; k++) {
+            fprintf(to, "rank %u of these layers\n", k + 1);
+            print_tapes(&e->loaded->stages[i].others[k], to);
+        }
+        if (!e->loaded->stages[i].away)
+            continue;
+        const struct stage *experts = &e->loaded->stages[i].away->stage;
+        fprintf(to, "experts of layers %u to %u on %s\n", experts->parts.first, experts->parts.last - 1,
+                experts->device->name);
+        print_tapes(experts, to);
     }
     for (uint32_t i = 0; i < e->loaded->devices.n; i++)
         print_counters(e->loaded->devices.at[i], to);

@@ -164,6 +164,9 @@ bool devices_open(struct devices *d, const struct ingot_engine_options *options,
     struct str rest = str_from(options->device ? options->device : "auto");
     bool more = true;
 
+    if (options->n_tensor_parallel > 1)
+        return open_ranks(d, options, options->n_tensor_parallel, err);
+    d->is_found = str_is(rest, "auto");
     while (more) {
         size_t comma = str_find(rest, STR(","));
         more = comma != SIZE_MAX;

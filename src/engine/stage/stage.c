@@ -331,15 +331,22 @@ static bool make_buffers(struct stage *s, const struct stage *before, const stru
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
     s->parts.mask_bias = &s->mask_bias;
+    s->parts.inputs = c->n_inputs ? &s->inputs : NULL;
+    s->parts.sums = &s->sums;
+    s->parts.head_part = &s->head_part;
     return make_tables(s, err) &&
            (!c->n_inputs ||
             buffer_alloc_local(d, (uint64_t)h->max_rows * c->n_inputs * 4, &s->inputs, err)) &&
            make_block(s, before, (uint64_t)h->max_rows * c->n_cols * 4, err) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
-           (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
-                      buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
-                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_mask_bias_words(c->n_vocab) * 4,
-                                   &s->mask_bias, err)));
+           (m->n_ranks == 0 || (buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->sums, err) &&
+                                buffer_alloc(d, h->max_outputs * head->dims[0] * 4, &s->head_part, err))) &&
+           (!last || buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err)) &&
+           (!last || m->arch->is_encoder ||
+            (make_logits(s, err) &&
+             (s->is_draft ||
+              buffer_alloc(d, (uint64_t)h->max_outputs * sample_mask_bias_words(c->n_vocab) * 4,
+                           &s->mask_bias, err))));
 }
 
 static uint32_t at_most(uint32_t a, uint32_t b)
@@ -398,9 +405,10 @@ void stage_release(struct stage *s)
     if (s->borrows_block || s->pinned_by)
         s->block = (struct buffer){ 0 };
     if (s->borrows_tables)
-        s->table = s->history = (struct buffer){ 0 };
-    struct buffer *buffers[] = { &s->table,   &s->history,   &s->block, &s->logits,
-                                 &s->results, &s->mask_bias, &s->step };
+        s->table = s->window_table = s->history = (struct buffer){ 0 };
+    struct buffer *buffers[] = { &s->table,  &s->window_table, &s->history,   &s->block,
+                                 &s->logits, &s->results,      &s->mask_bias, &s->step,
+                                 &s->inputs, &s->sums,         &s->head_part };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
     adapters_detach(s);
@@ -427,6 +435,11 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
 {
     struct bucket *b = &s->buckets[stage_bucket_index(s, n_rows, n_outputs)];
 
+    if (s->away && !stage_bucket(&s->away->stage, n_rows, n_outputs, err))
+        return NULL;
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (!stage_bucket(&s->others[i], n_rows, n_outputs, err))
+            return NULL;
     if (b->tape)
         return b;
     struct tape *t =
@@ -478,8 +491,42 @@ void stage_watch(struct stage *s, struct tape_watch watch)
 
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err)
 {
-    uint64_t at = (uint64_t)slot * kv->max_pages + from;
-    uint32_t to = kv->n_taken[slot];
+    const uint32_t *pages = kv->table + (uint64_t)slot * kv->max_pages + from;
+
+    return stage_pages_write(s, slot, (struct layer_range){ from, kv->n_taken[slot] }, pages, err);
+}
+
+static bool write_entries(struct stage *s, bool windows, uint32_t slot, struct layer_range entries,
+                          const uint32_t *pages, struct err *err)
+{
+    struct buffer *table = windows ? &s->window_table : &s->table;
+    uint64_t at = (uint64_t)slot * s->shape.max_pages + entries.first;
+
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (!write_entries(&s->others[i], windows, slot, entries, pages, err))
+            return false;
+    return entries.first >= entries.last || s->borrows_tables ||
+           buffer_write(table, at * 4, pages, (uint64_t)(entries.last - entries.first) * 4, err);
+}
+
+bool stage_pages_write(struct stage *s, uint32_t slot, struct layer_range entries, const uint32_t *pages,
+                       struct err *err)
+{
+    return write_entries(s, false, slot, entries, pages, err);
+}
+
+struct layer_range stage_held_windows(const struct kv *kv, uint32_t slot, uint32_t from)
+{
+    const struct kv_window_slot *held = &kv->window_slots[slot];
+
+    return (struct layer_range){ from > held->from ? from : held->from, held->to };
+}
+
+bool stage_window_pages_write(struct stage *s, uint32_t slot, struct layer_range entries,
+                              const uint32_t *pages, struct err *err)
+{
+    return write_entries(s, true, slot, entries, pages, err);
+}
 
 bool stage_window_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from,
                               struct err *err)
@@ -493,6 +540,9 @@ bool stage_window_table_write(struct stage *s, const struct kv *kv, uint32_t slo
 
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
 {
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (!stage_history_write(&s->others[i], slot, tokens, n, err))
+            return false;
     return n == 0 || s->borrows_tables ||
            buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens, (uint64_t)n * 4,
                         err);
@@ -504,8 +554,35 @@ static bool move_pages(struct stage *s, bool window, uint32_t page, unsigned cha
 {
     for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
         struct buffer *b = &s->page_buffers[i];
-        uint64_t bytes = b->bytes / s->shape.n_pages, offset = page * bytes;
-        if (bytes > 0 && // there may be no V
+        uint64_t bytes = b->bytes / (window ? s->shape.n_windows : s->shape.n_pages), offset = page * bytes;
+        if (bytes == 0 || sees_window(s, i / 2) != window) // there may be no V
+            continue;
+        if (!(to_device ? buffer_write(b, offset, *at, bytes, err) : buffer_read(b, offset, *at, bytes, err)))
+            return false;
+        *at += bytes;
+    }
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (!move_pages(&s->others[i], window, page, at, to_device, err))
+            return false;
+    return true;
+}
+
+bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
+{
+    return move_pages(s, false, page, at, to_device, err);
+}
+
+bool stage_window_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
+{
+    return move_pages(s, true, page, at, to_device, err);
+}
+
+bool stage_state_move(struct stage *s, uint32_t row, unsigned char **at, bool to_device, struct err *err)
+{
+    for (uint32_t i = 0; i < s->parts.last - s->parts.first; i++) {
+        uint64_t bytes = s->states[i].n_words * 4ull, offset = row * bytes;
+        struct buffer *b = &s->state_buffers[i];
+        if (bytes > 0 &&
             !(to_device ? buffer_write(b, offset, *at, bytes, err) : buffer_read(b, offset, *at, bytes, err)))
             return false;
         *at += bytes;
@@ -519,6 +596,8 @@ uint64_t stage_page_bytes(const struct stage *s)
 
     for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++)
         bytes += s->page_buffers[i].bytes;
+    for (uint32_t i = 0; i < s->n_others; i++)
+        bytes += stage_page_bytes(&s->others[i]);
     return bytes;
 }
 

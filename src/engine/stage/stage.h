@@ -41,10 +41,25 @@ struct stage {
     struct arena *names;          // of the weights
     const struct weight **layers; // [layers, n_places]
     struct pages *pages;
-    struct buffer *page_buffers; // [2 * layers]: K and V, or K and nothing
-    struct buffer table, history, block, logits, results, mask_bias, step;
-    bool borrows_block, borrows_tables; // of the stage before: the block; table and history
-    struct tape_watch watch;            // before NULL: nobody looks at the commands
+    struct buffer *page_buffers; // [2 * layers]: K and V, or K and nothing, or nothing
+    struct state_rows *states;
+    struct buffer *state_buffers; // [layers]; nothing where there are pages
+    struct buffer inputs;         // see struct model_stage
+    struct buffer table, window_table, history, block, logits, results, mask_bias, step;
+    struct buffer sums, head_part;      // of a rank of several, see struct model_stage
+    bool borrows_block, borrows_tables; // of the stage before: the block; tables and history
+    bool is_experts;                    // of the experts of its layers alone: no pages, tables or logits
+    bool is_draft;                      // the layer that drafts, on what the stage before leaves in its block
+    struct away *away;                  // the experts that another device has, or NULL
+    // The other ranks of its layers (engine/group), with tables, pages and tapes of their own; borrowed. What
+    // is written, moved or counted below is so on all of them, but playing and watching.
+    struct stage *others;
+    uint32_t n_others;
+    struct lora_weight *loras; // [n_loras] what adapters add to some of the weights
+    struct buffer scales;      // [n_slots, n_adapters] fp32
+    uint32_t n_loras, n_adapters;
+    struct device *pinned_by; // the block's memory is that device's pin; or NULL
+    struct tape_watch watch;  // before NULL: nobody looks at the commands
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
         struct tape *tape;              // NULL until first needed

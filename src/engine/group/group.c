@@ -1,0 +1,121 @@
+// group.c - see group.h.
+//
+// The threads are a pool's whose one run is a step: its barriers are those of the collectives, and it sleeps
+// between steps. A rank that fails goes on to the next collective, where all see it and leave together.
+#include "engine/group/group.h"
+#include "base/mem.h"
+#include "base/thread_pool.h"
+#include "engine/group/collective.h"
+
+struct rank_group {
+    struct stage *ranks[GROUP_MOST]; // [n]; the first is the engine's
+    struct stage *others;            // [n - 1]
+    uint32_t n;
+    struct thread_pool *threads;
+    struct collective collective;
+    const struct step *step; // of the run
+    struct err errs[GROUP_MOST];
+};
+
+// ---- loading
+
+static bool make_others(struct rank_group *g, const struct group_plan *plan, struct stage_progress *progress,
+                        struct err *err)
+{
+    const struct model *m = &plan->parts[0];
+
+    for (uint32_t i = 1; i < plan->n; i++) {
+        struct stage *s = &g->others[i - 1];
+        struct stage_plan own = { .model = &plan->parts[i],
+                                  .device = plan->devices[i],
+                                  .layers = { 0, m->config.n_layers },
+                                  .shape = plan->shape };
+        if (!stage_create(s, &own, progress, err))
+            return err_prefix(err, "rank %u", i);
+        g->ranks[g->n++] = s;
+    }
+    return true;
+}
+
+bool group_create(struct rank_group **group, struct stage *first, const struct group_plan *plan,
+                  struct stage_progress *progress, struct err *err)
+{
+    struct rank_group *g = *group = mem_alloc(sizeof *g);
+
+    CHECK(plan->n > 1 && plan->n <= GROUP_MOST);
+    if (!g)
+        return err_memory(err, "ranks");
+    g->ranks[g->n++] = first;
+    g->others = mem_alloc_array(plan->n - 1, sizeof *g->others);
+    g->threads = thread_pool_create(plan->n);
+    if (!g->others || !g->threads)
+        return err_memory(err, "ranks and their threads");
+    if (!make_others(g, plan, progress, err) ||
+        !collective_create(&g->collective, g->ranks, g->n, g->threads, err))
+        return false;
+    first->others = g->others;
+    first->n_others = g->n - 1;
+    return true;
+}
+
+void group_free(struct rank_group *g)
+{
+    if (!g)
+        return;
+    thread_pool_destroy(g->threads);
+    collective_release(&g->collective);
+    if (g->n > 0) {
+        g->ranks[0]->others = NULL;
+        g->ranks[0]->n_others = 0;
+    }
+    for (uint32_t i = 1; i < g->n; i++)
+        stage_release(g->ranks[i]);
+    mem_free(g->others);
+    mem_free(g);
+}
+
+// ---- playing
+
+// What one rank does of a step.
+static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)
+{
+    struct stage *s = g->ranks[rank];
+    const struct bucket *b = stage_bucket(s, g->step->n_rows, g->step->n_outputs, err);
+    uint32_t n = tape_n_segments(b->tape); // recorded before: see group_play
+    bool ok = stage_step_write(s, g->step, err);
+
+    for (uint32_t i = 0; i < n; i++) {
+        ok = ok && stage_play_segment(s, b, i, err);
+        if (i + 1 == n)
+            break;
+        struct collective_call at = { rank, b->tape, tape_segment_border(b->tape, i), g->step };
+        if (!collective_run(&g->collective, &at, &ok, err))
+            return ok;
+    }
+    return ok && (rank == 0 || s->device->ops->wait(s->device, err));
+}
+
+static void play_one(void *arg, unsigned thread)
+{
+    struct rank_group *g = arg;
+
+    play_rank(g, thread, &g->errs[thread]);
+}
+
+bool group_play(struct rank_group *g, const struct step *step, struct err *err)
+{
+    // records what was not, on this thread
+    if (!stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err))
+        return false;
+    g->step = step;
+    for (uint32_t i = 0; i < g->n; i++)
+        g->errs[i] = (struct err){ 0 };
+    collective_begin(&g->collective);
+    thread_pool_run(g->threads, play_one, g);
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->errs[i].code != ERR_NONE) {
+            *err = g->errs[i];
+            return err_prefix(err, "rank %u of %u", i, g->n);
+        }
+    return true;
+}

@@ -1,0 +1,27 @@
+// group.h - the ranks that have a part of every layer each: the first is the engine's stage, the others are
+// stages beside it, on devices of their own.
+//
+// A thread for each rank plays its tape; where tapes have borders (tape_all_reduce, tape_all_gather) the
+// ranks exchange in the host's memory (collective.h). So it works on any device, and devices of one kind
+// alone: all ranks must choose the same experts, by the same bits. An error of one rank ends the step on all
+// of them.
+#pragma once
+#include "engine/stage/stage.h"
+
+enum { GROUP_MOST = 8 }; // ranks
+
+struct rank_group;
+
+struct group_plan {
+    const struct model *parts;     // [n], of split/model_part.h; outlive the group
+    struct device *const *devices; // [n], borrowed
+    uint32_t n;
+    const struct stage_shape *shape;
+};
+
+// Loads the other ranks; `first`, a whole model's part 0, exists, and is told of them.
+bool group_create(struct rank_group **group, struct stage *first, const struct group_plan *plan,
+                  struct stage_progress *progress, struct err *err);
+void group_free(struct rank_group *g); // before the first stage is released; NULL is allowed
+// stage_play of all ranks. The results are on the first one's device.
+bool group_play(struct rank_group *g, const struct step *step, struct err *err);

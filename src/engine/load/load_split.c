@@ -1,0 +1,111 @@
+// load_split.c - see load_split.h.
+#include "engine/load/load_split.h"
+#include <string.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/group/group.h"
+#include "engine/load/load_memory.h"
+#include "models/split/model_part.h"
+
+STATIC_ASSERT((int)GROUP_MOST == (int)MAX_DEVICES);
+
+bool load_split_is_asked(const struct ingot_engine_options *options)
+{
+    return options->n_tensor_parallel > 1;
+}
+
+static bool is_given(const char *option)
+{
+    return option && *option;
+}
+
+static bool check_options(const struct engine_loaded *l, struct err *err)
+{
+    const struct ingot_engine_options *o = &l->options;
+    const char *what = l->remote                                                 ? "mpirun"
+                       : is_given(o->stages)                                     ? "--stages"
+                       : is_given(o->experts) && strcmp(o->experts, "none") != 0 ? "--experts"
+                       : o->n_adapters > 0                                       ? "--lora"
+                       : is_given(o->mmproj)                                     ? "--mmproj"
+                                                                                 : NULL;
+
+    if (what)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "--tensor-parallel does not work with %s yet; leave out one of them", what);
+    return o->n_tensor_parallel <= GROUP_MOST ||
+           err_set(err, ERR_INPUT, "n_tensor_parallel is %u; want at most %d", o->n_tensor_parallel,
+                   GROUP_MOST);
+}
+
+bool load_split_make(struct engine_loaded *l, struct err *err)
+{
+    uint32_t n = l->options.n_tensor_parallel;
+
+    if (!load_split_is_asked(&l->options))
+        return true;
+    if (!check_options(l, err))
+        return false;
+    l->parts = mem_alloc_array(n, sizeof *l->parts);
+    if (!l->parts)
+        return err_memory(err, "the ranks' parts of the model");
+    for (; l->n_parts < n; l->n_parts++)
+        if (!model_part_make(&l->parts[l->n_parts], &l->model, l->n_parts, n, err))
+            return false;
+    return true;
+}
+
+static bool is_like(struct device *a, struct device *b)
+{
+    struct device_info of_a = { 0 }, of_b = { 0 };
+    bool on_cuda = strncmp(a->name, "cuda", 4) == 0;
+
+    if (!on_cuda)
+        return strcmp(a->name, b->name) == 0;
+    a->ops->info(a, &of_a);
+    b->ops->info(b, &of_b);
+    return strncmp(b->name, "cuda", 4) == 0 && strcmp(of_a.name, of_b.name) == 0;
+}
+
+bool load_split_check_devices(const struct engine_loaded *l, struct err *err)
+{
+    const struct devices *d = &l->devices;
+
+    if (!l->n_parts)
+        return true;
+    CHECK(d->n == l->n_parts);
+    for (uint32_t i = 1; i < d->n; i++)
+        if (!is_like(d->at[0], d->at[i]))
+            return err_set(err, ERR_INPUT,
+                           "--tensor-parallel %u on %s and %s, which are not alike; want devices of one kind",
+                           l->n_parts, d->at[0]->name, d->at[i]->name);
+    return true;
+}
+
+struct place_memory load_split_memory(const struct engine_loaded *l, const struct stage_shape *shape,
+                                      const struct device *device)
+{
+    struct layer_range all = { 0, l->model.config.n_layers };
+    struct place_memory sum = { 0 };
+
+    for (uint32_t i = 0; i < l->n_parts; i++)
+        if (!device || devices_share_memory(device, l->devices.at[i]))
+            load_memory_add(&sum, place_range_memory(&l->parts[i], shape, all), l->devices.at[i]);
+    return sum;
+}
+
+bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape,
+                       struct stage_progress *progress, struct err *err)
+{
+    struct group_plan plan = { l->parts, l->devices.at, l->n_parts, shape };
+
+    return l->n_parts == 0 || group_create(&l->group, &l->stages[0], &plan, progress, err);
+}
+
+void load_split_release(struct engine_loaded *l)
+{
+    for (uint32_t i = 0; i < l->n_parts; i++)
+        model_part_release(&l->parts[i]);
+    mem_free(l->parts);
+    l->parts = NULL;
+    l->n_parts = 0;
+}

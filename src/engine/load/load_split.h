@@ -1,0 +1,18 @@
+// load_split.h - tensor parallel: what each rank has of the model, and what does not go together with it.
+#pragma once
+#include "engine/engine.h"
+
+// Whether every layer is cut over several ranks.
+bool load_split_is_asked(const struct ingot_engine_options *options);
+// Nothing to do unless it is asked for. Before devices are opened: refuses options that do not go together
+// with it, and makes the parts, which tells what of the model cannot be cut.
+bool load_split_make(struct engine_loaded *l, struct err *err);
+// The devices are open: one for each rank, all of one kind.
+bool load_split_check_devices(const struct engine_loaded *l, struct err *err);
+// What the ranks need on devices that share their memory with this one.
+struct place_memory load_split_memory(const struct engine_loaded *l, const struct stage_shape *shape,
+                                      const struct device *device);
+// The other ranks of the engine's one stage, which exists.
+bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape,
+                       struct stage_progress *progress, struct err *err);
+void load_split_release(struct engine_loaded *l); // the parts; their stages are released

@@ -1,0 +1,15 @@
+// model_part.h - the part of every layer that one of several ranks has.
+//
+// A part is a model like the whole, with fewer heads, hidden numbers and rows of the head: the rows of q, k,
+// v, gate, up and the head, the columns of o and down, of each expert too. The embedding, norms, routers and
+// all that is small stay whole. Recording (blocks.h) puts a border where ranks add up. Matrices are cut where
+// the blocks of their columns end, heads never: parts differ by such a piece where pieces do not divide
+// evenly.
+#pragma once
+#include "models/model.h"
+
+// Rank `rank` of n_ranks, which are 2 or more. The whole must outlive it. The message names what cannot be
+// cut.
+bool model_part_make(struct model *part, const struct model *whole, uint32_t rank, uint32_t n_ranks,
+                     struct err *err);
+void model_part_release(struct model *part); // zeroed is allowed
