@@ -70,7 +70,7 @@ install: all ## into PREFIX (default /usr/local), below DESTDIR if set
 
 deb: ## a Debian package in build/deb, for the system that it is built on
 	@tools/deps build deb
-	@TARGETS="$(INSTALLED)" tools/build build/deb $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DINGOT_WERROR=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)
+	@TARGETS="$(INSTALLED)" tools/build build/deb $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DINGOT_WERROR=OFF -DINGOT_MPI=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)
 	cd build/deb && cpack
 
 dist: ## the last commit as a release tarball in build/dist, with its SHA-256 and a Homebrew formula (URL=where it will lie)

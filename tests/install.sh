@@ -17,6 +17,11 @@ for file in bin/ingot include/ingot.h share/man/man1/ingot.1 share/bash-completi
         exit 1
     }
 done
+# The plug-in for several hosts, where it was built, is found from the program's place.
+if [ -e "$build/libingot_mpi.so" ] && ! "$prefix/bin/ingot" doctor | grep -q '^mpi .*MPI'; then
+    echo "the installed program does not find its plug-in: $("$prefix/bin/ingot" doctor | grep '^mpi')" >&2
+    exit 1
+fi
 export PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
 
 # What a linker sees are the functions that the header declares.

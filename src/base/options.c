@@ -757,6 +757,31 @@ const char *options_pager(void)
     return pager && *pager ? pager : "less -FRX";
 }
 
+static bool read_count(const char *variable, uint32_t *n)
+{
+    const char *text = getenv(variable);
+    uint64_t value;
+
+    if (!text || !str_to_u64(str_from(text), &value) || value > UINT32_MAX)
+        return false;
+    *n = (uint32_t)value;
+    return true;
+}
+
+uint32_t options_ranks(uint32_t *rank)
+{
+    static const char *const names[][2] = { { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK" },
+                                            { "PMI_SIZE", "PMI_RANK" } };
+    uint32_t n = 1;
+
+    *rank = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (read_count(names[i][0], &n) && read_count(names[i][1], rank))
+            return n > 0 ? n : 1;
+    *rank = 0;
+    return 1;
+}
+
 const char *options_metal_library(void)
 {
     const char *path = getenv("INGOT_METAL");

@@ -143,5 +143,7 @@ void options_temporary_folder(char path[4096]);
 bool options_terminal_is_dumb(void);   // TERM is unset or "dumb"
 bool options_terminal_has_style(void); // it is not, and NO_COLOR is unset: dim text may be written
 const char *options_pager(void);       // PAGER, or less
+// How many processes mpirun or another launcher of MPI has started, and which of them this is; 1 without one.
+uint32_t options_ranks(uint32_t *rank);
 // INGOT_METAL: a library that stands in for Apple's frameworks, for tests on other systems; NULL when unset.
 const char *options_metal_library(void);

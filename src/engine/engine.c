@@ -10,6 +10,7 @@
 #include "engine/limits/hold.h"
 #include "engine/stage/away.h"
 #include "engine/stage/link.h"
+#include "engine/stage/remote.h"
 #include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
@@ -57,6 +58,10 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from, uint32_t 
         if (!stage_table_write(&e->loaded->stages[i], &e->kv, slot, from, &err) ||
             !stage_window_table_write(&e->loaded->stages[i], &e->kv, slot, window_from, &err))
             engine_fail(e, &err);
+    if (e->loaded->remote)
+        remote_table_write(e->loaded->remote, &e->kv, slot, from);
+}
+
 // For the rank that has the head.
 static struct step_constraint constraint_of(const struct batch *b, uint32_t i)
 {
@@ -102,6 +107,8 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         if (!stage_history_write(&e->loaded->stages[i], slot, tokens, n, &err))
             engine_fail(e, &err);
+    if (e->loaded->remote)
+        remote_history_write(e->loaded->remote, slot, tokens, n);
 }
 
 void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
@@ -117,7 +124,27 @@ void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
         return;
     }
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
-        if (i > 0 && !link_pass(&e->loaded->links[i - 1], b->n_rows, err))
+        struct stage *s = &e->loaded->stages[i];
+        if (!adapters_write(s, slot, scales, &err) ||
+            (s->away && !adapters_write(&s->away->stage, slot, scales, &err)))
+            engine_fail(e, &err);
+    }
+}
+
+const struct step *engine_lay_out(const struct engine *e, struct batch *b)
+{
+    const struct stage *first = &e->loaded->stages[0];
+    const struct bucket *bucket = &first->buckets[stage_bucket_index(first, b->n_rows, b->n_outputs)];
+
+    return batch_layout(b, bucket->max_rows, bucket->max_outputs);
+}
+
+bool engine_play_from(struct engine *e, const struct batch *b, uint32_t first, struct err *err)
+{
+    if (!e->loaded->remote && !write_constraints(e, b, err))
+        return false;
+    for (uint32_t i = first; i < e->loaded->n_stages; i++) {
+        if (i > first && !link_pass(&e->loaded->links[i - 1], b->n_rows, err))
             return false;
         if (!(e->loaded->group ? group_play(e->loaded->group, b->step, err)
                                : stage_play(&e->loaded->stages[i], b->step, err)))
@@ -137,15 +164,29 @@ bool engine_fetch(struct engine *e, struct batch *b, struct err *err)
     struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
     uint64_t bytes = b->n_outputs * sizeof *b->results;
 
+    if (e->loaded->remote)
+        return remote_send(e->loaded->remote, b, last, constraint_of, err);
     if (last->device->queue)
         return device_fetch(last->device, &last->results, bytes, b->fetch, err);
     return last->device->ops->wait(last->device, err) &&
            (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
 }
 
+bool engine_collect(struct engine *e, struct batch *b, struct err *err)
+{
+    struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
+
+    if (e->loaded->remote)
+        return remote_collect(e->loaded->remote, b, err);
+    return !last->device->queue ||
+           device_collect(last->device, b->fetch, b->results, b->n_outputs * sizeof *b->results, err);
+}
+
 // The last stage writes tokens to the history from which the first one reads them.
 static bool one_history(const struct engine_loaded *l)
 {
+    if (l->remote)
+        return false;
     for (uint32_t i = 1; i < l->n_stages; i++)
         if (!l->stages[i].borrows_tables)
             return false;
@@ -216,6 +257,8 @@ static const float *logits_of(const struct engine *e, uint32_t output, struct er
     const struct buffer *logits = &e->loaded->stages[e->loaded->n_stages - 1].logits;
     uint64_t bytes = e->loaded->model.config.n_vocab * sizeof(float);
 
+    if (e->loaded->remote)
+        return remote_logits(e->loaded->remote, e->batch, output);
     if (logits->host)
         return (const float *)logits->host + (uint64_t)output * e->loaded->model.config.n_vocab;
     return buffer_read(logits, output * bytes, e->logits, bytes, err) ? e->logits : NULL;
@@ -350,7 +393,12 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     bool in_flight = e->flight.most > 1 && !flight_waits_for_one(e);
     pthread_mutex_unlock(&e->state);
     uint64_t begun = clock_ns();
-    bool ok = e->failed || run_batch(e, &failure);
+    bool ok = e->failed || ((!asks || health_check(e, &failure)) &&
+                            (in_flight ? flight_run(e, &failure) : run_batch(e, &failure)));
+    if (!ok && e->loaded->remote) // why it was stopped
+        ranks_is_lost(e->loaded->remote->ranks, &failure);
+    uint64_t ns = e->batch->n_rows > 0 ? step_ns(e, begun) : 0;
+    ok = ok && !model_file_lost(e->loaded->file, &failure) && !model_file_lost(e->loaded->eyes, &failure);
     pthread_mutex_lock(&e->state);
     if (ok && e->batch->n_rows > 0)
         note_step(e, encodes, ns);

@@ -56,6 +56,7 @@ struct engine_loaded {
     struct model *parts; // [n_parts], what each rank of a tensor parallel engine has of the model; else NULL
     uint32_t n_parts;
     struct rank_group *group;                                 // the ranks, of which stages[0] is the first
+    struct remote *remote;                                    // the stages on other ranks; NULL: all are here
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
 };
 

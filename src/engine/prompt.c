@@ -264,6 +264,18 @@ bool prompt_read(const struct engine *e, const struct ingot_request_options *o, 
            (!o->n_pictures || prompt_pictures_place(e, o, p, err));
 }
 
+// Qwen3's embedding models were trained on texts that end so, and older files of theirs do not say it.
+static bool end_embedding(const struct engine *e, struct token_ids *ids, struct err *err)
+{
+    const struct model *m = &e->loaded->model;
+    int64_t end = m->arch->ranks_by_words && m->embedder.pooling == POOLING_LAST
+                      ? tokenizer_find(e->loaded->tokenizer, STR("<|endoftext|>"))
+                      : -1;
+
+    return end < 0 || (ids->n > 0 && ids->ids[ids->n - 1] == (uint32_t)end) ||
+           token_ids_push(ids, (uint32_t)end) || err_memory(err, "the prompt");
+}
+
 bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err)
 {
     if (p->spans &&

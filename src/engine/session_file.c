@@ -124,10 +124,20 @@ static bool write_tokens(struct session_writer *w, const struct ingot_session *s
     return true;
 }
 
+static bool is_here(const struct engine *e, struct err *err)
+{
+    return !e->loaded->remote ||
+           err_set(err, ERR_UNSUPPORTED,
+                   "sessions are not kept in files where a model is on several ranks: each has the pages of "
+                   "its own layers; keep the prompt, and start without mpirun to keep its pages");
+}
+
 bool session_file_save(const struct ingot_session *s, const char *path, struct err *err)
 {
     struct session_writer w = { .sum = sha256_open() };
     struct session_head h;
+    const uint32_t n = kv_window_below(&s->engine->kv, s->slot, session_state_below(s, s->n_tokens));
+    bool ok = is_here(s->engine, err) && head_fill(&h, s->engine, err) && write_tokens(&w, s, n, err);
 
     if (ok) {
         h.root = s->root;
@@ -250,7 +260,7 @@ struct ingot_session *session_file_load(struct engine *e, const char *path, stru
     struct session_head h;
     struct file_map map;
 
-    if (!file_map_open(&map, path, err))
+    if (!is_here(e, err) || !file_map_open(&map, path, err))
         return NULL;
     struct str file = { (const char *)map.at, map.bytes };
     bool ok = head_read(e, file, &h, err) && (s = session_open(e, err)) && fill(s, file, &h, err);

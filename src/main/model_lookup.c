@@ -10,6 +10,7 @@
 #include "engine/embedded.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
+#include "main/following.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/signals.h"
 #include "main/terminal/transfer.h"
@@ -181,8 +182,8 @@ int model_lookup(const struct option_verb *verb, struct settings *settings, stru
         settings->model = text;
     if (!settings->hub_name && (file_exists(text) || embedded_find(text)))
         return STATUS_OK;
-    if (!settings->hub_name && !hub_name_like(text))
-        return missing(text);
+    if (!settings->hub_name && !hub_name_like(text)) // several ranks tell in one line who lacks the file
+        return runs && following_any() ? STATUS_OK : missing(text);
     if ((status = find(settings, text, path)) != STATUS_OK)
         return status;
     const char *found = arena_str(arena, str_from(path)).at;

@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "main/bench_report.h"
 #include "main/bench_serve.h"
+#include "main/following.h"
 #include "main/loading.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
@@ -240,6 +241,16 @@ static struct ingot_engine *open_engine(const struct bench_job *b)
     return loading_engine(&s, 1);
 }
 
+// On ranks other than the first: the exit status; else -1.
+static int follow(const struct bench_job *b)
+{
+    struct settings s = engine_settings(b);
+    struct ingot_engine_options options = loading_options(&s);
+
+    options.n_sequences = 1;
+    return following(&options);
+}
+
 static int ended(const struct err *err)
 {
     if (err->code != ERR_NONE) // else opening has printed the error
@@ -291,7 +302,7 @@ static int run_engine(struct bench_job *b)
         ok = run_test(b, &b->tests[i], &err);
     ingot_engine_close(b->engine);
     b->engine = NULL;
-    return ok ? STATUS_OK : ended(&err);
+    return following_status(ok ? STATUS_OK : ended(&err));
 }
 
 // Number i of the combinations of -t, -b, -dev, -ctk and -ctv, the first of which changes slowest.
@@ -367,6 +378,9 @@ static int bench_run(struct bench_job *b)
         return fail_usage(
             "bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u tests each; at most %d rows", n,
             b->n_tests, MAX_TESTS);
+    if (n > 1 && following_any())
+        return fail_usage(
+            "bench: several ranks measure one engine; give one each of -t, -b, -dev, -ctk, -ctv");
     if (b->settings->peers.n && !b->settings->model)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
     if (!model_info_open(&b->model, b->settings->model, 0, &err))
@@ -375,7 +389,8 @@ static int bench_run(struct bench_job *b)
                                        .model = &b->model,
                                        .rows.format = b->settings->output };
     int status = run_engines(b);
-    if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md") && n == 1)
+    if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md") && n == 1 &&
+        !following_any())
         status = print_price(b, combination(b->settings, 0));
     model_info_close(&b->model);
     return status;

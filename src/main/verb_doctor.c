@@ -16,7 +16,10 @@
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
 #include "device/metal/metal.h"
+#include "device/link_speed.h"
 #include "engine/embedded.h"
+#include "engine/ranks/plugin.h"
+#include "engine/stage/devices.h"
 #include "image/image.h"
 #include "main/settings.h"
 #include "main/terminal/out.h"
@@ -124,7 +127,22 @@ static void add_libraries(struct report *r)
 #endif
 }
 
-// The line of one kind of GPU: "2; cuda:0 is ...", or why there is none. Closes d.
+// What carries one model over several hosts.
+static void add_mpi(struct report *r)
+{
+    struct err why = { 0 };
+    const struct mpi_plugin *mpi = plugin_open(&why);
+    char library[128] = "";
+
+    if (mpi)
+        mpi->library(library, sizeof library);
+    if (mpi)
+        add(r, "mpi", "%s: 'mpirun -n 2 ingot serve' runs a model on two processes or hosts", library);
+    else
+        add(r, "mpi", "none: %s", why.message);
+}
+
+// The line of one kind of GPU: "2; cuda:0 is ...", or why there is none.
 static void add_gpu(struct report *r, const char *key, uint32_t n, struct device *d, const struct err *why)
 {
     struct device_info info = { 0 };
@@ -170,14 +188,28 @@ static void add_gpus(struct report *r)
 {
     struct metal_options options = { .table = &metal_table };
     struct err no_cuda = { 0 }, no_metal = { 0 };
-    uint32_t n_cuda = cuda_n_devices(&no_cuda), n_metal = metal_n_devices(&no_metal);
+    uint32_t n_cuda = cuda_n_devices(&no_cuda), n_metal = metal_n_devices(&no_metal), n = 0;
+    struct device *gpus[MAX_DEVICES] = { 0 };
     struct device *cuda = n_cuda ? cuda_open(0, &cuda_table, &no_cuda) : NULL;
     struct device *metal = n_metal ? metal_open(&options, &no_metal) : NULL;
+    char more[256];
+
+    if (cuda)
+        gpus[n++] = cuda;
+    for (uint32_t i = 1; cuda && i < n_cuda && n < MAX_DEVICES - 1; i++)
+        n += (gpus[n] = cuda_open(i, &cuda_table, &no_cuda)) != NULL;
+    if (metal)
+        gpus[n++] = metal;
 
     add(r, "devices", "cpu, cpu:plain%s%s%s%s", cuda ? ", cuda:0" : "", cuda && n_cuda > 1 ? " and more" : "",
         metal ? ", metal:0" : "", metal && n_metal > 1 ? " and more" : "");
+    if (metal && metal_more_memory(metal, more, sizeof more))
+        add(r, "Apple GPU memory", "%s", more);
     add_gpu(r, "NVIDIA GPUs", n_cuda, cuda, &no_cuda);
     add_gpu(r, "Apple GPUs", n_metal, metal, &no_metal);
+    add_links(r, gpus, n);
+    while (n > 0)
+        device_close(gpus[--n]);
 }
 
 static void add_devices(struct report *r)
@@ -204,6 +236,7 @@ int verb_doctor(const struct verb_call *call)
     add_memory(&r);
     add_devices(&r);
     add_libraries(&r);
+    add_mpi(&r);
     if (call->settings->json) {
         out_json(r.all, 0);
         out_text("\n");

@@ -4,6 +4,7 @@
 #include "engine/embedded.h"
 #include "main/chat/chat_loop.h"
 #include "main/chat/reply.h"
+#include "main/following.h"
 #include "main/loading.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/signals.h"
@@ -93,13 +94,16 @@ static int run_engine(struct chat_loop *loop, struct buf *prompt)
     struct settings *s = loop->settings;
     bool given;
 
+    options.n_sequences = 1;
+    if ((status = following(&options)) >= 0)
+        return status;
     if (!loading_prompt(s, NULL, prompt, &given))
         return STATUS_ERROR;
     if (given && prompt->n == 0)
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
     struct ingot_engine *engine = loading_engine(s, 1);
     if (!engine)
-        return signals_interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
+        return signals_interrupts() ? STATUS_INTERRUPTED : following_status(STATUS_ERROR);
     loop->reply->engine = engine;
     loop->reply->n_adapters = model_adapters_all(engine, loop->reply->adapters);
     ingot_time_stages(engine, s->verbose);
@@ -107,7 +111,7 @@ static int run_engine(struct chat_loop *loop, struct buf *prompt)
     if (s->trace)
         engine_trace(engine, stderr);
     ingot_engine_close(engine);
-    return status;
+    return following_status(status);
 }
 
 static int run(struct settings *s, struct arena *arena, struct buf *prompt)

@@ -10,6 +10,7 @@
 #include "main/terminal/signals.h"
 
 #ifdef INGOT_SERVER
+#include "main/following.h"
 #include "main/loading.h"
 #include "server/server.h"
 
@@ -20,8 +21,10 @@ static void on_stop(int signal)
     int kept = errno;
     ssize_t n = write(stop_pipe[1], "", 1);
 
-    (void)signal;
-    (void)n; // a full pipe holds stops enough
+    while (write(stop_pipe[1], "", 1) < 0 && errno == EINTR) // a full pipe holds stops enough
+        ;
+    if (signal == SIGTERM)
+        ranks_alarm();
     errno = kept;
 }
 
@@ -75,13 +78,19 @@ int verb_serve(const struct verb_call *call)
     options.engine.step_stretch = s->step_stretch;
     if (log_enabled(LOG_WARN) && !log_enabled(LOG_INFO)) // one line per request unless --log error
         log_level_set(LOG_INFO);
+    int status = following(&options.engine);
+    if (status >= 0)
+        return status;
     log_line(LOG_INFO, "server", "loading %.300s",
              s->model ? s->model : "the toy inside ingot; 'ingot serve MODEL' takes a real one");
     if (!catch_stops())
         return fail("no pipe for signals");
     options.stop_fd = stop_pipe[0];
     signals_name_file(s->model);
-    return server_run(&options, &err) ? STATUS_OK : fail(err.message);
+    following_watch(stop_pipe[1]);
+    bool ok = server_run(&options, &err);
+    prefill_client_close(&client);
+    return following_status(ok ? STATUS_OK : fail(err.message));
 }
 #else
 int verb_serve(const struct verb_call *call)

@@ -1,5 +1,6 @@
 // cpu.c - plays tapes on the CPU: all threads walk the list of commands together; see cpu.h.
 #include "device/cpu/cpu.h"
+#include "device/cpu/cpu_stop.h"
 #include "device/cpu/huge_pages.h"
 #include "device/cpu/row_partition.h"
 #include "device/cpu/thread_count.h"
@@ -24,7 +25,20 @@ struct cpu {
     struct thread_count count;
     const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
     struct huge_chunk *newest;         // for large buffers
+    atomic_uint stop_at;               // the command before which the play that runs ends; UINT32_MAX: none
 };
+
+static atomic_bool stopped; // of the process
+
+void cpu_stop(void)
+{
+    atomic_store(&stopped, true);
+}
+
+static bool is_stopped(void)
+{
+    return atomic_load_explicit(&stopped, memory_order_relaxed);
+}
 
 struct cpu_tape {
     atomic_uint *tile_at; // [commands][CPU_MAX_PHASES][threads]: how many tiles of a thread's part are taken
@@ -207,6 +221,17 @@ static void read_ahead(const struct cpu_play *p, uint32_t index, struct cpu_call
             tell_weights(&commands[ahead->next], ask_ahead, p->cpu);
             tell_weights(&commands[ahead->next], add_bytes, &ahead->bytes);
         }
+}
+
+// False: the play ends here. One thread decides before the barrier for all: they leave at the same one.
+static bool pass_barrier(const struct cpu_play *p, unsigned thread, uint32_t command)
+{
+    atomic_uint *stop_at = &p->cpu->stop_at;
+
+    if (thread == 0 && is_stopped() && atomic_load_explicit(stop_at, memory_order_relaxed) == UINT32_MAX)
+        atomic_store_explicit(stop_at, command, memory_order_relaxed);
+    thread_pool_barrier(p->cpu->pool);
+    return command < atomic_load_explicit(stop_at, memory_order_relaxed);
 }
 
 static void play_commands(void *arg, unsigned thread)

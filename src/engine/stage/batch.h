@@ -26,6 +26,7 @@ struct batch {
     uint32_t fetch;    // its place among the copies of results in flight
     bool is_over;      // its results are here, though others in flight are older
     uint64_t played_ns;
+    uint64_t sequence; // among the steps that were sent to other ranks
     struct batch_row *rows;
     struct batch_output *outputs;
     struct step *step; // as large as the largest bucket needs

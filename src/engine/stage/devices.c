@@ -159,6 +159,30 @@ static struct str name_of_rank(const struct devices *d, struct str name, uint32_
     return str_from(room);
 }
 
+// Each has its share of the processor's threads.
+static bool open_ranks(struct devices *d, const struct ingot_engine_options *options, uint32_t n,
+                       struct err *err)
+{
+    struct str list = str_from(options->device ? options->device : "auto");
+    uint32_t n_names, n_threads = thread_count_capped(options->n_threads);
+
+    name_at(list, 0, &n_names);
+    if (n > MAX_DEVICES || (n_names != 1 && n_names != n))
+        return err_set(err, ERR_INPUT, "devices \"%.*s\" for %u ranks; want one for each, or one for all",
+                       STR_ARG(list), n);
+    while (d->n < n) {
+        struct ingot_engine_options own = *options;
+        char room[16];
+        uint32_t share = n_threads * (d->n + 1) / n - n_threads * d->n / n;
+        own.n_threads = share ? share : 1;
+        d->at[d->n] = open_one(name_of_rank(d, name_at(list, d->n, &n_names), n, room), &own, err);
+        if (!d->at[d->n])
+            return err_prefix(err, "rank %u", d->n);
+        d->n++;
+    }
+    return true;
+}
+
 bool devices_open(struct devices *d, const struct ingot_engine_options *options, struct err *err)
 {
     struct str rest = str_from(options->device ? options->device : "auto");

@@ -175,6 +175,14 @@ static uint64_t layer_scratch(const struct model *m, struct layer_range layers)
     return most;
 }
 
+// Columns of what a row that has logits takes: the first of several ranks puts them together.
+static uint64_t logits_cols(const struct model *m)
+{
+    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+
+    return (m->rank == 0 ? 4ull * m->config.n_vocab : 0) + (m->n_ranks ? head->dims[0] : 0);
+}
+
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers)
 {

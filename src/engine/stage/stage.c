@@ -41,6 +41,20 @@ static void read_ranges(void *arg, unsigned thread)
                           r->to + at / info->block_elements * info->block_bytes);
 }
 
+// By all processors where it takes a while: codes have to be decoded.
+static void read_all(struct stage *s, const struct file_tensor *t, void *to)
+{
+    struct reading r = { t, to, t->dims[0] * t->dims[1] * t->dims[2], model_tensor_range(t), 0 };
+    bool apart = r.n >= READ_APART;
+
+    if (apart && !s->readers)
+        s->readers = thread_pool_create(thread_count_available());
+    if (apart && s->readers)
+        thread_pool_run(s->readers, read_ranges, &r);
+    else
+        read_ranges(&r, 0);
+}
+
 // Reads into memory what the file does not hold in the needed form. flat: the tensor's shape as a matrix.
 static bool bring(struct stage *s, const struct file_tensor *t, struct file_tensor *flat, struct err *err)
 {
@@ -156,7 +170,82 @@ static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct s
     return ok;
 }
 
-static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress,
+// Experts that are elsewhere take the norm before them along.
+static bool is_here(const struct stage *s, size_t at)
+{
+    const struct model *m = s->parts.model;
+    uint32_t place = (uint32_t)(at % m->n_places), l = s->parts.first + (uint32_t)(at / m->n_places);
+    bool of_experts =
+        place == offsetof(struct layer_weights, ffn_norm) / sizeof(void *) || mixture_has_place(m, place);
+
+    return s->is_experts ? of_experts : !of_experts || !mixture_is_away(&s->parts, l);
+}
+
+static bool take_layers(struct stage *s, struct stage_progress *progress, struct err *err)
+{
+    const struct model *m = s->parts.model;
+    const struct file_tensor **tensors = model_layer(m, s->parts.first);
+
+    for (size_t i = 0; i < (size_t)(s->parts.last - s->parts.first) * m->n_places; i++)
+        if (tensors[i] && is_here(s, i) && !take_layer_tensor(s, i, tensors[i], progress, err))
+            return false;
+    return true;
+}
+
+// The tables and the norm that an encoder's rows are made with, in the first stage.
+static bool take_encoder_rows(struct stage *s, const struct model *m, struct stage_progress *progress,
+                              struct err *err)
+{
+    struct model_weights *w = &s->parts.weights;
+    const struct file_tensor *const *t =
+        m->tensors + offsetof(struct model_weights, position_embed) / sizeof(void *);
+
+    return s->parts.first > 0 || (take_into(s, t[0], WEIGHT_ROWS, &w->position_embed, progress, err) &&
+                                  take_into(s, t[1], WEIGHT_ROWS, &w->type_embed, progress, err) &&
+                                  take_into(s, t[2], WEIGHT_PRODUCT, &w->embed_norm, progress, err) &&
+                                  take_into(s, t[3], WEIGHT_PRODUCT, &w->embed_norm_bias, progress, err));
+}
+
+// What the layers' inputs are made of, in the first stage.
+static bool take_inputs(struct stage *s, const struct model *m, struct stage_progress *progress,
+                        struct err *err)
+{
+    struct model_weights *w = &s->parts.weights;
+    const struct file_tensor *const *t =
+        m->tensors + offsetof(struct model_weights, input_embed) / sizeof(void *);
+
+    return s->parts.first > 0 || (take_into(s, t[0], WEIGHT_ROWS, &w->input_embed, progress, err) &&
+                                  take_into(s, t[1], WEIGHT_PRODUCT, &w->input_proj, progress, err) &&
+                                  take_into(s, t[2], WEIGHT_PRODUCT, &w->input_norm, progress, err));
+}
+
+// The stage before, on the same device, has the head and may have the embedding.
+static bool take_draft(struct stage *s, const struct stage *before, struct stage_progress *progress,
+                       struct err *err)
+{
+    const struct model *m = s->parts.model;
+    const struct file_tensor *const *t =
+        m->tensors + offsetof(struct model_weights, draft_embed_norm) / sizeof(void *);
+    const struct file_tensor *embed =
+        m->tensors[offsetof(struct model_weights, draft_embed) / sizeof(void *)];
+    struct model_weights *w = &s->parts.weights;
+
+    w->out_norm = before->parts.weights.out_norm;
+    w->draft_embed = before->parts.weights.embed;
+    w->draft_head = before->parts.weights.head;
+    if (!embed && !w->draft_embed)
+        embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    return take_frequencies(s, m, err) && take_layers(s, progress, err) &&
+           take_into(s, t[0], WEIGHT_PRODUCT, &w->draft_embed_norm, progress, err) &&
+           take_into(s, t[1], WEIGHT_PRODUCT, &w->draft_hidden_norm, progress, err) &&
+           take_into(s, t[2], WEIGHT_PRODUCT, &w->draft_from_embed, progress, err) &&
+           take_into(s, t[3], WEIGHT_PRODUCT, &w->draft_from_hidden, progress, err) &&
+           take_into(s, t[4], WEIGHT_PRODUCT, &w->draft_norm, progress, err) &&
+           take_into(s, embed, WEIGHT_ROWS, &w->draft_embed, progress, err) &&
+           take_into(s, t[6], WEIGHT_PRODUCT, &w->draft_head, progress, err);
+}
+
+static bool take_weights(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress,
                          struct err *err)
 {
     const struct model *m = plan->model;

@@ -1,0 +1,340 @@
+// remote.c - see remote.h. A failure of this rank, or a message that is wrong, ends the group.
+#include "engine/stage/remote.h"
+#include <string.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "device/cpu/cpu_stop.h"
+
+static bool is_wanted, was_open; // of the process; set once, in its first thread
+
+void remote_want(void)
+{
+    is_wanted = true;
+}
+
+bool remote_is_wanted(void)
+{
+    return is_wanted;
+}
+
+bool remote_was_open(void)
+{
+    return was_open;
+}
+
+struct remote *remote_open(struct err *err)
+{
+    struct remote *r = mem_alloc(sizeof *r);
+
+    if (!r) {
+        err_memory(err, "a group of ranks");
+        return NULL;
+    }
+    r->ranks = ranks_open(cpu_stop, err);
+    if (r->ranks) {
+        was_open = true;
+        pthread_mutex_init(&r->telling, NULL);
+        return r;
+    }
+    mem_free(r);
+    return NULL;
+}
+
+static uint32_t next_rank(const struct remote *r)
+{
+    return (ranks_rank(r->ranks) + 1) % ranks_n(r->ranks);
+}
+
+// Round the ring behind the last step, so that nobody leaves with a step under way.
+static void close_ring(struct remote *r)
+{
+    struct err err = { 0 };
+    struct rank_message *m = ranks_room(r->ranks, RANK_CLOSE, 0, &err);
+
+    if (!m)
+        return;
+    ranks_post(r->ranks, next_rank(r), m);
+    while ((m = ranks_take(r->ranks, RANK_BIT(RANK_RESULT) | RANK_BIT(RANK_CLOSE), &err))) {
+        bool closed = m->kind == RANK_CLOSE;
+        ranks_free(r->ranks, m);
+        if (closed)
+            return;
+    }
+}
+
+void remote_close(struct remote *r)
+{
+    if (!r)
+        return;
+    ranks_free(r->ranks, r->result);
+    if (r->is_running)
+        close_ring(r);
+    ranks_close(r->ranks);
+    step_news_free(&r->news);
+    step_news_free(&r->sending);
+    pthread_mutex_destroy(&r->telling);
+    mem_free(r);
+}
+
+bool remote_is_first(const struct remote *r)
+{
+    return ranks_rank(r->ranks) == 0;
+}
+
+struct layer_range remote_layers(const struct remote *r)
+{
+    return r->placement.layers[ranks_rank(r->ranks)];
+}
+
+void remote_limits(struct remote *r, const struct step_limits *limits)
+{
+    size_t step = step_message_most(limits), result = step_result_most(limits);
+
+    r->limits = *limits;
+    ranks_limit(r->ranks, remote_is_first(r) ? result : step);
+}
+
+// ---- rank 0
+
+static void tell(struct remote *r, const uint32_t head[4], const uint32_t *words)
+{
+    pthread_mutex_lock(&r->telling);
+    step_news_add(&r->news, head, words);
+    pthread_mutex_unlock(&r->telling);
+}
+
+void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from)
+{
+    uint32_t to = kv->n_taken[slot];
+
+    if (from < to)
+        tell(r, (uint32_t[4]){ STEP_NEWS_TABLE, slot, from, to - from },
+             kv->table + (uint64_t)slot * kv->max_pages + from);
+}
+
+void remote_history_write(struct remote *r, uint32_t slot, const uint32_t *tokens, uint32_t n)
+{
+    if (n > 0)
+        tell(r, (uint32_t[4]){ STEP_NEWS_HISTORY, slot, 0, n }, tokens);
+}
+
+// What was told so far goes with this step.
+static void take_news(struct remote *r)
+{
+    struct step_news room = r->sending;
+
+    pthread_mutex_lock(&r->telling);
+    r->sending = r->news;
+    r->news = room;
+    r->news.n = 0;
+    pthread_mutex_unlock(&r->telling);
+}
+
+bool remote_send(struct remote *r, struct batch *b, const struct stage *from,
+                 step_constraint_of *constraint_of, struct err *err)
+{
+    uint64_t bytes = (uint64_t)b->n_rows * r->limits.n_cols * sizeof(float);
+
+    take_news(r);
+    if (r->sending.failed)
+        return err_memory(err, "news of a step");
+    b->sequence = ++r->sequence;
+    size_t n = step_message_bytes(b, &r->sending, constraint_of, &r->limits);
+    struct rank_message *m = ranks_room(r->ranks, RANK_STEP, n, err);
+    if (!m)
+        return false;
+    size_t at = step_message_write(m->body, b, &r->sending, constraint_of, &r->limits);
+    bool ok =
+        from->device->ops->wait(from->device, err) && buffer_read(&from->block, 0, m->body + at, bytes, err);
+    if (ok)
+        ranks_post(r->ranks, next_rank(r), m);
+    else
+        ranks_free(r->ranks, m);
+    return ok;
+}
+
+static uint32_t n_wanted(const struct batch *b, uint32_t n_outputs)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < n_outputs; i++)
+        n += b->outputs[i].wants_logits;
+    return n;
+}
+
+bool remote_collect(struct remote *r, struct batch *b, struct err *err)
+{
+    ranks_free(r->ranks, r->result);
+    r->result = ranks_take(r->ranks, RANK_BIT(RANK_RESULT), err);
+    bool ok = r->result && step_result_read(r->result->body, r->result->n_bytes, &r->limits, &r->view, err);
+    if (ok && (r->view.sequence != b->sequence || r->view.n_outputs != b->n_outputs ||
+               r->view.n_logits != n_wanted(b, b->n_outputs)))
+        ok = err_set(err, ERR_DEVICE, "the last rank sent results of step %llu; want those of step %llu",
+                     (unsigned long long)r->view.sequence, (unsigned long long)b->sequence);
+    if (ok)
+        memcpy(b->results, r->view.ids, b->n_outputs * sizeof *b->results);
+    else if (r->result)
+        ranks_fail(r->ranks, err);
+    return ok;
+}
+
+const float *remote_logits(const struct remote *r, const struct batch *b, uint32_t output)
+{
+    uint32_t n = n_wanted(b, output);
+
+    return b->outputs[output].wants_logits && n < r->view.n_logits
+               ? r->view.logits + (size_t)n * r->limits.n_vocab
+               : NULL;
+}
+
+// A request that is gone since has no row to read; the others' come in the order of the rows.
+const float *remote_hidden(const struct remote *r, const struct batch *b, uint32_t row)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < row; i++)
+        n += b->rows[i].pooled_by != NULL;
+    return n < r->view.n_hidden ? r->view.hidden + (size_t)n * r->limits.n_cols : NULL;
+}
+
+// ---- the other ranks
+
+static bool write_news(struct remote *r, struct remote_player *p, const struct step_view *v, struct err *err)
+{
+    for (size_t at = 0; at < v->n_news; at += 4 + v->news[at + 3]) {
+        const uint32_t *head = v->news + at, slot = head[1], from = head[2], n = head[3];
+        bool ok;
+        if (head[0] == STEP_NEWS_TABLE) {
+            memcpy(p->kv->table + (uint64_t)slot * r->limits.max_pages + from, head + 4, n * sizeof *head);
+            p->kv->n_taken[slot] = from + n;
+            ok = stage_table_write(p->stage, p->kv, slot, from, err);
+        } else {
+            ok = stage_history_write(p->stage, slot, head + 4, n, err);
+        }
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool is_last(const struct remote *r)
+{
+    return ranks_rank(r->ranks) + 1 == ranks_n(r->ranks);
+}
+
+static bool write_constraints(struct remote *r, struct remote_player *p, const struct step_view *v,
+                              struct err *err)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < v->n_outputs && is_last(r); i++) {
+        struct step_constraint c = step_view_constraint(v, i, &at, &r->limits);
+        struct stage_constraint own = { c.mask, (const struct sample_bias *)(const void *)c.biases,
+                                        c.n_biases };
+        if (!stage_constraint_write(p->stage, i, &own, err))
+            return false;
+    }
+    return true;
+}
+
+static bool play(struct remote *r, struct remote_player *p, const struct step_view *v, unsigned char *body,
+                 struct err *err)
+{
+    struct stage *s = p->stage;
+
+    step_view_fill(v, p->batch);
+    const struct bucket *bucket = &s->buckets[stage_bucket_index(s, v->n_rows, v->n_outputs)];
+    const struct step *step = batch_layout(p->batch, bucket->max_rows, bucket->max_outputs);
+    return write_news(r, p, v, err) && write_constraints(r, p, v, err) &&
+           buffer_write(&s->block, 0, body + v->block_at, v->block_bytes, err) && stage_play(s, step, err) &&
+           s->device->ops->wait(s->device, err);
+}
+
+static bool read_results(struct remote *r, struct remote_player *p, const struct step_view *v,
+                         struct rank_message *m, struct err *err)
+{
+    uint64_t logits = r->limits.n_vocab * sizeof(float), row = r->limits.n_cols * sizeof(float);
+    unsigned char *at = m->body + step_result_bytes(&(struct step_result){ 0 }, &r->limits);
+    uint64_t ids = v->n_outputs * sizeof *v->outputs;
+    bool ok = ids == 0 || buffer_read(&p->stage->results, 0, at, ids, err);
+
+    at += ids;
+    for (uint32_t i = 0; i < v->n_outputs && ok; i++) {
+        if (!step_view_wants_logits(v, i))
+            continue;
+        ok = buffer_read(&p->stage->logits, i * logits, at, logits, err);
+        at += logits;
+    }
+    for (uint32_t i = 0; i < v->n_rows && ok; i++) {
+        if (!step_view_wants_hidden(v, i))
+            continue;
+        ok = buffer_read(&p->stage->block, i * row, at, row, err);
+        at += row;
+    }
+    return ok;
+}
+
+static bool answer(struct remote *r, struct remote_player *p, const struct step_view *v, struct err *err)
+{
+    struct step_result result = { .sequence = v->sequence, .n_outputs = v->n_outputs };
+
+    for (uint32_t i = 0; i < v->n_outputs; i++)
+        result.n_logits += step_view_wants_logits(v, i);
+    for (uint32_t i = 0; i < v->n_rows; i++)
+        result.n_hidden += step_view_wants_hidden(v, i);
+    struct rank_message *m = ranks_room(r->ranks, RANK_RESULT, step_result_bytes(&result, &r->limits), err);
+    if (!m)
+        return false;
+    step_result_write(m->body, &result);
+    if (!read_results(r, p, v, m, err)) {
+        ranks_free(r->ranks, m);
+        return false;
+    }
+    ranks_post(r->ranks, 0, m);
+    return true;
+}
+
+// Takes the message over.
+static bool pass_on(struct remote *r, struct remote_player *p, struct rank_message *m, struct err *err)
+{
+    struct step_view v;
+    bool ok = step_message_read(m->body, m->n_bytes, &r->limits, &v, err) && play(r, p, &v, m->body, err);
+
+    if (ok && !is_last(r) && buffer_read(&p->stage->block, 0, m->body + v.block_at, v.block_bytes, err)) {
+        ranks_post(r->ranks, next_rank(r), m);
+        return true;
+    }
+    ok = ok && is_last(r) && answer(r, p, &v, err);
+    ranks_free(r->ranks, m);
+    return ok;
+}
+
+bool remote_play(struct remote *r, struct remote_player *player, struct err *err)
+{
+    for (;;) {
+        struct rank_message *m = ranks_take(r->ranks, RANK_BIT(RANK_STEP) | RANK_BIT(RANK_CLOSE), err);
+        if (!m)
+            return false;
+        if (m->kind == RANK_CLOSE) {
+            ranks_post(r->ranks, next_rank(r), m);
+            return true;
+        }
+        if (!pass_on(r, player, m, err)) {
+            ranks_fail(r->ranks, err);
+            return false;
+        }
+    }
+}
+
+void remote_describe(struct remote *r, const char *device, char *to, size_t n)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < r->placement.n && at < n; i++) {
+        char name[RANK_NAME_BYTES];
+        ranks_name(r->ranks, i, name);
+        at += (size_t)snprintf(to + at, n - at, "%s%s for layers %u to %u", i ? ", " : "",
+                               i == ranks_rank(r->ranks) ? device : name, r->placement.layers[i].first,
+                               r->placement.layers[i].last - 1);
+    }
+}
