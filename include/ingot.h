@@ -43,6 +43,7 @@ struct ingot_engine;
 struct ingot_session;
 struct ingot_request;
 struct ingot_prompt;
+struct ingot_pages;
 
 enum ingot_code {
     INGOT_OK,
@@ -434,7 +435,17 @@ struct ingot_request_options {
     // freed after the call.
     const struct ingot_picture *const *pictures;
     size_t n_pictures;
-    bool no_split; // each picture as one tile: fewer tokens, fewer details
+    bool no_split;         // each picture as one tile: fewer tokens, fewer details
+    const bool *no_splits; // [n_pictures] the same for each picture. NULL: as no_split
+
+    // Which of the engine's adapters add to the model's products in this request; 0: none. A session whose
+    // tokens were read with others is read anew, and kept prompts are shared among the same ones alone.
+    const struct ingot_adapter_use *adapters; // [n_adapters]
+    size_t n_adapters;
+    // Of an embedding: its first numbers alone, for models that were trained so. 0: all.
+    uint32_t n_dimensions;
+    bool no_normalize;     // leave its length as it is, instead of 1
+    bool deferred;         // ingot_submit alone: it waits for ingot_start, and holds nothing up meanwhile
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
@@ -560,6 +571,8 @@ INGOT_API bool ingot_wait(struct ingot_engine *engine, struct ingot_request *req
 // How many events there have been, taken or not; *done: the last one is among them. For a thread that steps
 // and wakes readers.
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
+// A request that was submitted `deferred` may run from now on.
+INGOT_API void ingot_start(struct ingot_request *request);
 // it ends with INGOT_FINISH_CANCELLED before the next step
 INGOT_API void ingot_cancel(struct ingot_request *request);
 // [step] cancels it when it still runs. NULL is allowed
@@ -624,6 +637,56 @@ INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowe
 // not wait for a step; NULL is the empty salt.
 INGOT_API size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
                                    const char *cache_salt);
+
+// ---- pages of prompts, from engine to engine --------------------------------------------------------------
+
+// A prompt that one engine has read need not be read by another one: its pages move, as a stream of the very
+// files that cache_dir holds. The same tokens come as without, if both engines agree in all of this.
+struct ingot_pages_info {
+    char version[32];                 // of ingot
+    char weights[65];                 // digest of the model's weights and numbers, in hexadecimal digits
+    char devices[512];                // which device computes from which layer on, and whether it is `exact`
+    char cache_types[32];             // of K and V
+    uint32_t cpu_features;            // of the processor, as far as they are used
+    uint64_t page_bytes, state_bytes; // of one page; of a state, where the model has them
+    char identity[65];                // digest of all of it, which the head of each file has
+};
+// Fills the first `size` bytes of *info. False: pages of this engine cannot move (INGOT_UNSUPPORTED: it keeps
+// none, or has them on several ranks).
+INGOT_API bool ingot_pages_info_fill(struct ingot_engine *engine, struct ingot_pages_info *info, size_t size,
+                                     struct ingot_error *error);
+static inline bool ingot_pages_info(struct ingot_engine *engine, struct ingot_pages_info *info,
+                                    struct ingot_error *error)
+{
+    return ingot_pages_info_fill(engine, info, sizeof *info, error);
+}
+
+// Pages on their way: those that hold tokens[n_tokens] but for the last token at least, and, of a model with
+// states, up to the last of them. Without pictures and adapters; NULL is the empty salt. The engine that has
+// read the prompt gives them, from those on that hold the tokens behind n_known; the other takes them.
+// Neither call waits for a step. Close what they return, from one thread at a time. NULL: *error says why.
+INGOT_API struct ingot_pages *ingot_pages_offer(struct ingot_engine *engine, const uint32_t *tokens,
+                                                size_t n_tokens, size_t n_known, const char *cache_salt,
+                                                struct ingot_error *error);
+INGOT_API struct ingot_pages *ingot_pages_expect(struct ingot_engine *engine, const uint32_t *tokens,
+                                                 size_t n_tokens, const char *cache_salt,
+                                                 struct ingot_error *error);
+// The tokens whose pages are there: given, or taken and kept from before.
+INGOT_API size_t ingot_pages_n_tokens(const struct ingot_pages *pages);
+// The tokens whose pages can be there.
+INGOT_API size_t ingot_pages_most_tokens(const struct ingot_pages *pages);
+// [step] The next bytes, of several pages, until the next call; NULL: there are no more, since all were given
+// or the next was forgotten or the device failed. A call takes about as long as copying 4 MiB.
+INGOT_API const void *ingot_pages_give(struct ingot_pages *pages, size_t *n_bytes);
+// [step] Takes bytes as they come, in pieces of any size. False: they are not what was expected, which
+// *error names, or there is no room; what was taken before is kept. Who sent them is trusted with the
+// numbers.
+INGOT_API bool ingot_pages_take(struct ingot_pages *pages, const void *bytes, size_t n_bytes,
+                                struct ingot_error *error);
+// [step] After the last bytes. False: they end within a file.
+INGOT_API bool ingot_pages_finish(struct ingot_pages *pages, struct ingot_error *error);
+// Pages that were taken may be lost from now on, as others of the prompt cache. NULL is allowed.
+INGOT_API void ingot_pages_close(struct ingot_pages *pages);
 
 // ---- grammars and schemas ---------------------------------------------------------------------------------
 

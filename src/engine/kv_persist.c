@@ -66,6 +66,11 @@ static void add_file(struct sha256_stream *s, const struct model_file *file)
     }
 }
 
+uint32_t kv_persist_cpu_features(const struct engine *e)
+{
+    uint32_t asked = e->loaded->options.cpu_features;
+
+    return cpu_features() & (asked ? asked : (uint32_t)CPU_ALL);
 }
 
 static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
@@ -74,8 +79,7 @@ static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
 
     add_text(s, "ingot pages 2 " INGOT_VERSION);
     add_devices(s, e->loaded);
-    add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features
-                                                                    : (uint32_t)CPU_ALL));
+    add_number(s, kv_persist_cpu_features(e));
     add_number(s, shape->k_format);
     add_number(s, shape->v_format);
     if (e->kv.window) // their pages are files of their own

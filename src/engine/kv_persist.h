@@ -9,6 +9,12 @@ bool kv_persist_open(struct engine *e, struct err *err);
 // The digest of everything that determines the numbers in a page: weights, version, device, arithmetic,
 // formats.
 bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err);
+// That of the states that belong to pages of this digest.
+bool kv_persist_state_identity(const struct sha256 *pages, struct sha256 *states, struct err *err);
+uint32_t kv_persist_cpu_features(const struct engine *e); // that count in the digest
+// The digest of a file's weights and numbers.
+struct model_file;
+bool kv_persist_identity_of_file(const struct model_file *file, struct sha256 *identity, struct err *err);
 uint64_t kv_persist_page_bytes(const struct engine *e); // of one page, all layers
 // That of the window pages that belong to them; the bytes of one, 0: the model has none.
 bool kv_persist_window_identity(const struct sha256 *pages, struct sha256 *windows, struct err *err);

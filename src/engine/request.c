@@ -120,6 +120,7 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
     }
     *r = (struct request){ .engine = e,
                            .ignore_eos = o->ignore_eos,
+                           .deferred = o->deferred,
                            .keep_special = o->keep_special || o->ignore_eos,
                            .params = params_from(&o->sampling),
                            .session = o->session,
@@ -257,6 +258,11 @@ void request_roll_back(struct request *r)
 bool request_is_right(const struct request *r, uint32_t position)
 {
     return position < r->n_tokens && r->session->tokens[position] == r->tokens[position];
+}
+
+bool request_is_idle(const struct request *r)
+{
+    return r->state == REQUEST_DONE || (r->deferred && !r->cancelled && r->state == REQUEST_QUEUED);
 }
 
 bool request_goes_ahead(const struct request *r)

@@ -65,6 +65,8 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
 void request_destroy(struct request *r);
 
 // The state lock is held for all of these.
+// Whether steps have nothing to do for it: it is finished, or waits for ingot_start.
+bool request_is_idle(const struct request *r);
 // A step begins: lets go of what layers with a window do not see any more.
 void request_advance(struct request *r);
 // Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the

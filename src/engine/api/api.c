@@ -79,9 +79,7 @@ struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *option
     return NULL;
 }
 
-// Frees the engine once it is closed and its last request and session are freed. Called with the state lock,
-// which it releases.
-static void unlock_or_free(struct engine *e)
+void api_unlock_or_free(struct engine *e)
 {
     bool over = e->closed && e->n_live == 0;
 
@@ -138,7 +136,7 @@ void ingot_engine_close(struct ingot_engine *engine)
     kv_persist_all(e);
     wait_wake(e);
     pthread_mutex_unlock(&e->stepping);
-    unlock_or_free(e);
+    api_unlock_or_free(e);
 }
 
 bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
@@ -214,7 +212,7 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .n_vocab = e->loaded->model.config.n_vocab,
         .n_embedding = e->loaded->model.config.n_cols,
         .n_context = e->loaded->n_context,
-        .n_sequences = e->kv.n_slots,
+        .n_sequences = n_sequences,
         .n_batch = e->loaded->max_rows,
         .page_bytes = shown.page_bytes,
         .scratch_bytes = shown.scratch_bytes,
@@ -414,6 +412,16 @@ void ingot_cancel(struct ingot_request *request)
     pthread_mutex_unlock(&e->state);
 }
 
+void ingot_start(struct ingot_request *request)
+{
+    struct engine *e = request->inner->engine;
+
+    pthread_mutex_lock(&e->state);
+    request->inner->deferred = false;
+    wait_wake(e);
+    pthread_mutex_unlock(&e->state);
+}
+
 void ingot_request_free(struct ingot_request *request)
 {
     if (!request)
@@ -430,7 +438,7 @@ void ingot_request_free(struct ingot_request *request)
     e->n_live--;
     mem_free(request);
     pthread_mutex_unlock(&e->stepping);
-    unlock_or_free(e);
+    api_unlock_or_free(e);
 }
 
 // Hands all waiting events to the callback. *done: the last one was among them.
@@ -454,6 +462,7 @@ bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_opti
 
     if (!request)
         return false;
+    ingot_start(request);
     while (!done) {
         ingot_step(engine, &busy, NULL); // a failure ends the request, which says why
         drain(request, on_event, arg, &done);
@@ -491,6 +500,7 @@ static struct ingot_request *submit_of(struct engine *e, const struct ingot_requ
     if (!sizes_take_request(&own, at, as_err(error)))
         return NULL;
     own.n_logits = own.n_logprobs = 0; // the caller has no way to read them
+    own.deferred = false;
     return submit(e, &own, error);
 }
 
@@ -543,7 +553,7 @@ uint32_t ingot_session_n_tokens(const struct ingot_session *session)
 uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens, uint32_t capacity)
 {
     for (uint32_t i = 0; i < session->n_tokens && i < capacity; i++)
-        tokens[i] = session->tokens[i];
+        tokens[i] = session->tokens[i] < STEP_TOKEN_POOLED ? session->tokens[i] : INGOT_IMAGE_PLACE;
     return session->n_tokens;
 }
 
@@ -587,7 +597,7 @@ void ingot_session_free(struct ingot_session *session)
     session_close(session);
     wait_wake(e);
     pthread_mutex_unlock(&e->stepping);
-    unlock_or_free(e);
+    api_unlock_or_free(e);
 }
 
 void ingot_free(void *memory)

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 
 enum { SUM = sizeof(struct sha256), PATH_BYTES = 4096, STALE_SECONDS = 3600, NAME_BYTES = 128 };
-static const char MAGIC[8] = "ingotkv1", ENDING[] = ".page", PART[] = ".part";
+static const char MAGIC[8] = "ingotkv2", ENDING[] = ".page", PART[] = ".part";
 
 struct head {
     char magic[8];
@@ -21,7 +21,7 @@ struct head {
     uint32_t tokens[PAGE_TOKENS];
     uint64_t page_bytes;
 };
-_Static_assert(sizeof(struct head) == 8 + 3 * SUM + 4 * PAGE_TOKENS + 8, "no holes");
+_Static_assert(sizeof(struct head) == KV_FILE_HEAD, "no holes");
 
 struct kv_store {
     char directory[PATH_BYTES];
@@ -172,7 +172,7 @@ bool kv_store_open(struct kv_store **out, const struct kv_store_options *o, stru
     s->model = o->model;
     s->page_bytes = o->page_bytes;
     s->limit_bytes = o->limit_bytes;
-    s->image_bytes = sizeof(struct head) + o->page_bytes + SUM;
+    s->image_bytes = kv_file_bytes(o->page_bytes);
     s->image = mem_alloc(s->image_bytes);
     bool ok = s->image || err_memory(err, "a page of the store");
     if (ok && snprintf(s->directory, sizeof s->directory, "%s", o->directory) >= PATH_BYTES)
@@ -242,10 +242,7 @@ bool kv_store_save(struct kv_store *s, const struct kv_store_page *page)
         return false;
     if (s->used_bytes + s->image_bytes > s->limit_bytes && !make_room(s))
         return false;
-    struct head h = head_of(&s->model, page, s->page_bytes);
-    memcpy(s->image, &h, sizeof h);
-    struct sha256 sum = sum_of(s->image, s->image_bytes - SUM);
-    memcpy(s->image + s->image_bytes - SUM, &sum, SUM);
+    kv_file_seal(s->image, &s->model, page, s->page_bytes);
     if (!write_file(s, path)) {
         warn_once(s, "cannot be written", path);
         return false;
@@ -254,8 +251,24 @@ bool kv_store_save(struct kv_store *s, const struct kv_store_page *page)
     return true;
 }
 
-bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
-                    uint64_t page_bytes)
+uint64_t kv_file_bytes(uint64_t page_bytes)
+{
+    return sizeof(struct head) + page_bytes + SUM;
+}
+
+void kv_file_seal(unsigned char *file, const struct sha256 *model, const struct kv_store_page *page,
+                  uint64_t page_bytes)
+{
+    struct head h = head_of(model, page, page_bytes);
+    size_t n = sizeof h + page_bytes;
+
+    memcpy(file, &h, sizeof h);
+    struct sha256 sum = sum_of(file, n);
+    memcpy(file + n, &sum, SUM);
+}
+
+bool kv_file_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
+                   uint64_t page_bytes)
 {
     struct head h = head_of(model, page, page_bytes);
 
@@ -326,7 +339,7 @@ bool kv_store_load(struct kv_store *s, const struct kv_store_page *page)
 
     if (n == SIZE_MAX)
         return false;
-    if (kv_store_check((struct str){ (const char *)s->image, n }, &s->model, page, s->page_bytes))
+    if (kv_file_check((struct str){ (const char *)s->image, n }, &s->model, page, s->page_bytes))
         return true;
     log_line(LOG_WARN, "store", "%s: damaged; removed", path);
     unlink(path);
