@@ -217,6 +217,17 @@ INGOT_API void ingot_time_stages(struct ingot_engine *engine, bool apart);
 // whose memory is needed. INGOT_INPUT: there is no cache_dir. INGOT_IO: a page could not be written.
 INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
 
+// What is made of the hidden states of a prompt's rows, after the last norm: their mean, the last or the
+// first of them; what the model's file asks for; or, of a pair of texts, a reranker's score from 0 to 1.
+enum ingot_embed {
+    INGOT_EMBED_NONE,
+    INGOT_EMBED_MEAN,
+    INGOT_EMBED_LAST,
+    INGOT_EMBED_CLS,
+    INGOT_EMBED_MODEL,
+    INGOT_EMBED_RANK,
+};
+
 struct ingot_engine_info {
     char model_name[128], architecture[32], format[32], device[160];
     uint64_t n_parameters, weight_bytes, page_bytes, scratch_bytes;
@@ -227,6 +238,12 @@ struct ingot_engine_info {
     uint32_t page_tokens;   // of a KV page: prompts are kept in whole pages
     bool takes_pictures;    // the model has eyes
     uint32_t n_adapters;    // see ingot_adapter_info
+    size_t n_vector;        // numbers of an embedding
+    // As the model's file says what it makes of a text: MEAN, CLS or LAST for an embedding, RANK for a score.
+    // NONE: it says nothing, and MEAN is taken for INGOT_EMBED_MODEL.
+    enum ingot_embed embed;
+    bool is_encoder; // it makes embeddings or scores alone, and no text
+    bool ranks;      // INGOT_EMBED_RANK and ingot_rank_tokens work
 };
 // Fills the first `size` bytes of *info. Of it only what belongs to the devices changes, when one is lost and
 // the others take its layers.
@@ -512,8 +529,7 @@ struct ingot_event {  // its size is the options' event_size
                     // the end)
     const float *logits; // [n_vocab] of position `position`, when asked for; else NULL
     uint32_t position;
-    const float *embedding; // [n_embedding of ingot_engine_info] of length 1, with the last event when asked
-                            // for; else NULL
+    const float *embedding; // [n_numbers] with the last event when asked for, of length 1; else NULL
     bool done;              // the last event: result is complete
     const struct ingot_result *result;
     // When asked for, [n_logprobs]: of the token behind `position`, which is `token` or the prompt's next,
@@ -521,6 +537,7 @@ struct ingot_event {  // its size is the options' event_size
     // penalties, biases and grammars. Else NULL and 0.
     const struct ingot_logprob *logprobs;
     uint32_t n_logprobs;
+    size_t n_numbers; // of the embedding; 1 of INGOT_EMBED_RANK
 };
 
 static inline struct ingot_request_options ingot_request_defaults(void)
@@ -687,6 +704,19 @@ INGOT_API bool ingot_pages_take(struct ingot_pages *pages, const void *bytes, si
 INGOT_API bool ingot_pages_finish(struct ingot_pages *pages, struct ingot_error *error);
 // Pages that were taken may be lost from now on, as others of the prompt cache. NULL is allowed.
 INGOT_API void ingot_pages_close(struct ingot_pages *pages);
+
+// ---- rerankers --------------------------------------------------------------------------------------------
+
+// How well documents answer a query, by a model that was trained to tell (info: ranks). The tokens of a
+// request with INGOT_EMBED_RANK, whose one number is the score: those of the pair in the form that the model
+// knows, into tokens[capacity]. instruction: what it should look for, which some models read; NULL: the
+// model's own words. No text becomes a control token. Returns as ingot_encode does. Does not wait for a step.
+struct ingot_pair { // never changes
+    const char *query, *document, *instruction;
+    size_t n_query, n_document, n_instruction; // bytes
+};
+INGOT_API int64_t ingot_rank_tokens(const struct ingot_engine *engine, const struct ingot_pair *pair,
+                                    uint32_t *tokens, size_t capacity, struct ingot_error *error);
 
 // ---- grammars and schemas ---------------------------------------------------------------------------------
 

@@ -105,8 +105,8 @@ struct engine {
     struct load_watch watch; // its own thread's, but for `stop`
 
     // Guarded by making, and constant once made.
-    struct token_trie *trie; // made for the first request with a grammar
-    float *pool_room;        // made for the first embedding: the last norm's scale, and one row
+    struct token_trie *trie;     // made for the first request with a grammar
+    struct pool_room *pool_room; // engine/pool.h: made for the first embedding
 };
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);

@@ -257,7 +257,7 @@ bool kv_persist_open(struct engine *e, struct err *err)
 {
     const struct ingot_engine_options *o = &e->loaded->options;
 
-    if (!o->cache_dir)
+    if (!o->cache_dir || e->loaded->model.arch->is_encoder) // of which nothing is kept
         return true;
     if (!e->kv.prefix)
         return err_set(err, ERR_INPUT, "cache_dir needs the prefix cache, which is off");

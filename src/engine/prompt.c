@@ -27,6 +27,7 @@ static bool read_text(const struct engine *e, const struct ingot_request_options
         return err_memory(err, "the prompt");
     p->spans[p->n_spans++] = (struct text_span){ buf_as_str(&p->plain), o->parse_special };
     p->flags.add_special = true;
+    p->is_embedded = o->embed != INGOT_EMBED_NONE;
     return true;
 }
 
@@ -280,6 +281,8 @@ bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err)
 {
     if (p->spans &&
         !tokenizer_encode_spans(e->loaded->tokenizer, p->spans, p->n_spans, p->flags, &p->ids, err))
+        return false;
+    if (p->is_embedded && !end_embedding(e, &p->ids, err))
         return false;
     if (p->has_pictures)
         prompt_pictures_mark(e, &p->ids);

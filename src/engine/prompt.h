@@ -12,6 +12,7 @@ struct prompt { // zero-initialise; prompt_free at the end
     struct tokenize_flags flags;
     struct buf pictures; // the texts of the image places
     bool has_pictures;
+    bool is_embedded; // a text, for an embedding
     struct token_ids ids;
     enum ingot_reasoning reasoning;
     const struct reasoning_marks *marks; // of messages

@@ -58,7 +58,11 @@ static bool prompt_check(const struct request *r, const struct ingot_request_opt
 
     if (r->n_prompt == 0)
         return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
-    if (r->n_prompt >= e->loaded->n_context)
+    if (o->embed && r->n_prompt > e->loaded->n_context)
+        return err_set(err, ERR_LIMIT,
+                       "the text has %u tokens and the context holds %u; shorten it or raise -c", r->n_prompt,
+                       e->loaded->n_context);
+    if (!o->embed && r->n_prompt >= e->loaded->n_context)
         return err_set(
             err, ERR_LIMIT,
             "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
@@ -395,7 +399,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         !constraint_accept(&r->constraint, e->loaded->tokenizer, o->token, err))
         return false;
     if (r->pool.kind && o->position + 1 == r->n_prompt) {
-        if (!pool_finish(&r->pool, err))
+        if (!pool_finish(&r->pool, r->engine, err))
             return false;
         end = true;
     }

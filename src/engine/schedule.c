@@ -245,6 +245,10 @@ static void add_texts(struct batch *b, struct request *first)
 static void add_prompts(struct engine *e)
 {
     struct batch *b = e->batch;
+    if (e->loaded->model.arch->is_encoder) {
+        add_texts(b, e->first);
+        return;
+    }
     uint32_t n_rows = b->n_rows + prefill_budget_rows(&e->prefill_budget, b->n_rows, b->max_rows - b->n_rows);
     const struct request *before = NULL;
 

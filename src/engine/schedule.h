@@ -15,3 +15,6 @@
 void schedule_next(struct engine *e);
 void schedule_add(struct engine *e, struct request *r);
 void schedule_remove(struct engine *e, struct request *r); // no effect when it is not in the list
+// Whether a request that runs or waits wants rows of logits or hidden states, or brings pictures. What is
+// read back must have been played last, so its steps have nothing else in flight. The state lock is held.
+bool schedule_reads_back(const struct engine *e);

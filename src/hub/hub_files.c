@@ -207,7 +207,21 @@ static uint32_t weights_find(const struct hub_files *files)
         n++;
     }
     uint32_t alone = file_find(files, STR("model.safetensors"));
-    return alone != NONE ? alone : n == 1 && !indexed ? only : NONE;
+    return alone != HUB_NO_FILE ? alone : n == 1 && !indexed ? only : HUB_NO_FILE;
+}
+
+// What the reader of a safetensors folder takes beside the weights: an embedding model has folders of its
+// own.
+static bool is_beside(struct str path)
+{
+    static const char *const others[] = { "chat_template.jinja", "1_Pooling/config.json",
+                                          "2_Dense/config.json", "2_Dense/model.safetensors",
+                                          "3_Dense/config.json", "3_Dense/model.safetensors" };
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (str_is(path, others[i]))
+            return true;
+    return in_root(path, ".json");
 }
 
 static bool folder_add(const struct hub_files *files, struct hub_models *models, struct arena *arena)
@@ -224,7 +238,7 @@ static bool folder_add(const struct hub_files *files, struct hub_models *models,
     for (size_t i = 0; i < shards.n_files; i++)
         m.files[m.n_files++] = shards.files[i];
     for (uint32_t i = 0; i < files->n; i++) {
-        if (in_root(files->at[i].path, ".json") || str_is(files->at[i].path, "chat_template.jinja"))
+        if (is_beside(files->at[i].path))
             m.files[m.n_files++] = i;
     }
     model_add(models, files, &m);

@@ -14,8 +14,9 @@
 #include "text/json_memory.h"
 
 static int (*const verb_functions[])(const struct verb_call *) = {
-    verb_run,   verb_bench, verb_inspect, verb_tokenize, verb_quantize, verb_synth, verb_verify,  verb_doctor,
-    verb_serve, verb_pull,  verb_ls,      verb_rm,       verb_eval,     verb_plan,  verb_imatrix,
+    verb_run,    verb_bench,  verb_inspect, verb_tokenize, verb_quantize, verb_synth,
+    verb_verify, verb_doctor, verb_serve,   verb_pull,     verb_ls,       verb_rm,
+    verb_eval,   verb_plan,   verb_imatrix, verb_embed,    verb_profile,
 };
 enum {
     N_VERBS = sizeof verb_functions / sizeof *verb_functions

@@ -51,6 +51,9 @@ static const struct option kernel_options[] = {
 
 static const struct option lora_options[] = {
     { "--lora --lora-scaled", OPTION_LIST, AT(loras), "FILE[:SCALE]", NULL, 0, 0, NULL, "a LoRA adapter, a GGUF file or a folder of PEFT's, and how much it adds, 1 by default; NAME=FILE gives it a name; may be given more than once. run and bench use all of them, serve those that a request names, as in model:adapter" },
+    { 0 },
+};
+
 static const struct option cache_options[] = {
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
@@ -163,6 +166,18 @@ static const struct option tokenize_options[] = {
     { 0 },
 };
 
+static const struct option embed_options[] = {
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "a text in each line of FILE, after those of the command line; -: stdin" },
+    { "--whole", OPTION_FLAG, AT(whole), NULL, NULL, 0, 0, NULL, "FILE or stdin is one text" },
+    { "--prefix --instruction", OPTION_STRING, AT(prefix), "TEXT", NULL, 0, 0, NULL, "put TEXT before each text, as the model's card asks for a query or a document; with --query the instruction of models that read one" },
+    { "--pooling", OPTION_CHOICE, AT(pooling), "HOW", "auto", 0, 0, "auto mean cls last", "what is made of a text's rows: their mean, the first or the last; auto: as the model's file says, else the mean" },
+    { "--dimensions", OPTION_U32, AT(dimensions), "N", "0", 0, 1048576, NULL, "the first N numbers alone, of a model that was trained for it; 0: all" },
+    { "--normalize", OPTION_CHOICE, AT(normalize), "HOW", "l2", 0, 0, "l2 none", "make each vector's length 1, or leave it" },
+    { "--query", OPTION_STRING, AT(query), "TEXT", NULL, 0, 0, NULL, "print how well each text answers TEXT, from 0 to 1, by a reranker" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "a JSON object in each line: index, n_tokens, and embedding or score" },
+    { 0 },
+};
+
 static const struct option doctor_options[] = {
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object instead of text" },
     { 0 },
@@ -170,6 +185,7 @@ static const struct option doctor_options[] = {
 
 static const struct option quantize_options[] = {
     { "--imatrix", OPTION_STRING, AT(imatrix), "FILE", NULL, 0, 0, NULL, "weigh errors by this importance matrix, from ingot imatrix or llama-imatrix" },
+    { "--chunks", OPTION_U32, AT(n_chunks), "N", "0", 0, 0, "-1", "chunks of 512 tokens of that text that are read at most; 0 or -1: all" },
     { "--tensor-type", OPTION_LIST, AT(tensor_types), "PATTERN=TYPE", NULL, 0, 0, NULL, "a format for the matrices whose names match the regular expression, such as ffn_down=Q6_K; may be given more than once, and the first that matches holds" },
     { "--dry-run", OPTION_FLAG, AT(dry_run), NULL, NULL, 0, 0, NULL, "write nothing: list each tensor, its format and bytes, and the sum; OUTPUT may be left out" },
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
@@ -206,6 +222,10 @@ static const struct option eval_options[] = {
     { "--scratch", OPTION_STRING, AT(scratch), "DIR", NULL, 0, 0, NULL, "where a comparison writes models and logits, which it takes away; without it TMPDIR, else /var/tmp" },
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "a table, or rows of named fields" },
     { "--svg", OPTION_STRING, AT(svg), "FILE", NULL, 0, 0, NULL, "draw divergence against bytes" },
+    { 0 },
+};
+
+    { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json csv", "tables, everything with its samples, or one table of rows" },
     { 0 },
 };
 
@@ -259,6 +279,7 @@ static const struct option_group general = { "General", general_options }, model
                                  bench = { "Tests", bench_options },
                                  inspect = { "What to show", inspect_options },
                                  tokenize = { "Text", tokenize_options },
+                                 embed = { "Texts and vectors", embed_options },
                                  doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
                                  quantize = { "Work", quantize_options }, synth = { "File", synth_options },
                                  verify = { "Check", verify_options }, plan = { "Plan", plan_options },
@@ -320,6 +341,16 @@ static const char eval_text[] =
     "  ingot eval model-bf16.gguf -f wiki.test.raw --save-logits model.logits\n"
     "  ingot eval elsewhere-q4.gguf --kl model.logits";
 
+    "operation: its time, how much of it is waiting, the bytes and the arithmetic that it cannot do without, its share of what this "
+    "device can do at best, which is measured first, and what bounds it.\n\n"
+
+static const char embed_text[] =
+    "Texts are the operands, or the lines of -f or a pipe; -m names the model. A line of numbers goes to stdout for each text, in their order. Embedding models "
+    "pool as their file says; of any other language model it is the mean of the hidden states after the last norm.\n\n"
+    "  ingot embed -m qwen3-embedding.gguf --json < lines.txt\n"
+    "  ingot embed -m nomic-embed-text.gguf --prefix 'search_query: ' --dimensions 256 \"Where do foxes live?\"\n"
+    "  ingot embed -m bge-reranker.gguf --query \"Where do foxes live?\" -f passages.txt";
+
 static const char pull_text[] =
     "NAME is user/repo[:QUANT][@REVISION]. Without QUANT it is Q4_K_M, or the only one there is. In place of QUANT a .gguf file's name, or "
     "safetensors. The path goes to stdout. A pull that was stopped goes on where it was.\n\n"
@@ -347,6 +378,7 @@ static const struct option_verb verbs[] = {
     { "eval", "[MODEL]", "Measures how well a model predicts a text, and what quantising it loses", eval_text, { &eval, &model, &place, &kernel, &names, &general } },
     { "plan", "[MODEL]", "Tells which layers go to which device, and how fast that would be", "  ingot plan -m big.gguf --device cuda:0,cpu -c 8192 --streams 4", { &plan, &model, &place, &kernel, &names, &general } },
     { "imatrix", "[MODEL]", "Measures which columns of a model's weights matter, for quantize", imatrix_text, { &imatrix, &model, &place, &kernel, &names, &general } },
+    { "embed", "[TEXT...]", "Makes a vector of each text, or scores texts by a query", embed_text, { &embed, &model, &place, &kernel, &names, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

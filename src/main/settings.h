@@ -38,6 +38,10 @@ struct settings {
     const char *serve_url, *svg;
     struct option_numbers n_clients;
     uint32_t n_requests;
+    // embed
+    const char *prefix, *pooling, *normalize, *query;
+    uint32_t dimensions;
+    bool whole;
     // quantize, imatrix
     const char *imatrix, *imatrix_output;
     struct option_list tensor_types;
@@ -71,7 +75,7 @@ struct verb_call {
 };
 
 // Exit statuses.
-enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
+enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_RANK_LOST = 3, STATUS_INTERRUPTED = 130 };
 
 // One function per verb: returns the exit status, having printed its own errors.
 int verb_run(const struct verb_call *call);
@@ -89,3 +93,5 @@ int verb_rm(const struct verb_call *call);
 int verb_eval(const struct verb_call *call);
 int verb_plan(const struct verb_call *call);
 int verb_imatrix(const struct verb_call *call);
+int verb_embed(const struct verb_call *call);
+int verb_profile(const struct verb_call *call);

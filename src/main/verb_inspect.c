@@ -84,6 +84,16 @@ static void sum_formats(const struct model_file *file, struct format_sum sums[N_
 
 static const double MIB = 1048576.0;
 
+static const char *pooling_name(const struct model *m)
+{
+    static const char *const names[] = { [POOLING_NONE] = "none",
+                                         [POOLING_MEAN] = "mean",
+                                         [POOLING_CLS] = "cls",
+                                         [POOLING_LAST] = "last",
+                                         [POOLING_RANK] = "rank" };
+    return names[m->embedder.pooling];
+}
+
 static void print_model(const struct model_info *s)
 {
     const struct model_config *c = &s->model.config;
@@ -218,6 +228,8 @@ static json_t *model_json(const struct model_info *s)
     json_object_set_new(o, "n_ffn", json_integer(c->n_ffn));
     json_object_set_new(o, "n_vocab", json_integer(c->n_vocab));
     json_object_set_new(o, "n_context", json_integer(c->n_context));
+    json_object_set_new(o, "pooling", json_string(pooling_name(&s->model)));
+    json_object_set_new(o, "n_vector", json_integer(s->model.embedder.n_vector));
     json_object_set_new(o, "weight_bytes", json_integer((json_int_t)s->memory.weights));
     json_object_set_new(o, "page_bytes", json_integer((json_int_t)s->memory.pages));
     json_object_set_new(o, "scratch_bytes", json_integer((json_int_t)s->memory.scratch));

@@ -75,6 +75,7 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
                                    : chat_loop_run(loop, given ? prompt->at : NULL);
     }
     buf_free(&r->text);
+    buf_free(&r->tokens);
     buf_free(&grammar);
     buf_free(&schema);
     return status;
@@ -92,6 +93,8 @@ static bool open_pictures(const struct option_list *files, struct chat_pictures 
 static int run_engine(struct chat_loop *loop, struct buf *prompt)
 {
     struct settings *s = loop->settings;
+    struct ingot_engine_options options = loading_options(s);
+    int status;
     bool given;
 
     options.n_sequences = 1;
@@ -107,7 +110,7 @@ static int run_engine(struct chat_loop *loop, struct buf *prompt)
     loop->reply->engine = engine;
     loop->reply->n_adapters = model_adapters_all(engine, loop->reply->adapters);
     ingot_time_stages(engine, s->verbose);
-    int status = answer(loop, prompt, given);
+    status = answer(loop, prompt, given);
     if (s->trace)
         engine_trace(engine, stderr);
     ingot_engine_close(engine);

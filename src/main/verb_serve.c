@@ -10,6 +10,7 @@
 #include "main/terminal/signals.h"
 
 #ifdef INGOT_SERVER
+#include "engine/ranks/ranks.h"
 #include "main/following.h"
 #include "main/loading.h"
 #include "server/server.h"
@@ -19,7 +20,6 @@ static int stop_pipe[2];
 static void on_stop(int signal)
 {
     int kept = errno;
-    ssize_t n = write(stop_pipe[1], "", 1);
 
     while (write(stop_pipe[1], "", 1) < 0 && errno == EINTR) // a full pipe holds stops enough
         ;

@@ -3,6 +3,7 @@
 #include "engine/embedded.h"
 #include "engine/speculate/speculate.h"
 #include "engine/tiles.h"
+#include "models/arch.h"
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
@@ -22,8 +23,10 @@ static void count(struct model_info *s, uint32_t n_context)
 
     s->n_context = n_context ? n_context : most;
     uint32_t n_pages = (s->n_context + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    struct stage_shape shape = { .max_rows = DEFAULT_ROWS,
+    bool whole = s->model.arch->is_encoder && s->n_context > DEFAULT_ROWS; // a text is one step
+    struct stage_shape shape = { .max_rows = whole ? s->n_context : DEFAULT_ROWS,
                                  .max_outputs = DEFAULT_OUTPUTS,
+                                 .n_slots = 1,
                                  .n_pages = n_pages,
                                  .n_states = place_states(&s->model, 1, SPECULATE_MOST, n_pages),
                                  .drafts = s->model.drafts,
@@ -32,8 +35,7 @@ static void count(struct model_info *s, uint32_t n_context)
     shape.n_windows = place_windows(&s->model, &shape, true);
     s->memory = place_memory(&s->model, &shape);
     s->read_bytes = read_bytes(&s->model);
-    struct model_page page = model_page_bytes(c, KV_F16, KV_F16);
-    s->kv_bytes = c->n_layers * (page.k + page.v) / PAGE_TOKENS;
+    s->kv_bytes = model_pages_bytes(&s->model, 0, c->n_layers, KV_F16, KV_F16) / PAGE_TOKENS;
 }
 
 bool model_info_open(struct model_info *s, const char *path, uint32_t n_context, struct err *err)

@@ -16,7 +16,7 @@ static const char *loaded_at(const struct server *s, char when[32])
     return when;
 }
 
-static json_t *model_json(const struct server *s, enum api_family family)
+static json_t *model_json(const struct server *s, enum api_family family, const char *name)
 {
     char when[32];
 
@@ -47,14 +47,18 @@ static bool name_at(const struct server *s, uint32_t index, char name[SERVED_NAM
 bool info_models(struct http_exchange *x)
 {
     const struct server *s = x->server;
+    json_t *list = json_array();
+    char name[SERVED_NAME_BYTES], last[SERVED_NAME_BYTES] = "";
 
+    for (uint32_t i = 0; name_at(s, i, name); i++) {
+        json_array_append_new(list, model_json(s, x->family, name));
+        memcpy(last, name, sizeof last);
+    }
     if (x->family == API_ANTHROPIC)
         return exchange_reply_json(x, 200,
-                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC),
-                                             "has_more", 0, "first_id", s->model.name, "last_id",
-                                             s->model.name));
-    return exchange_reply_json(
-        x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
+                                   json_pack("{s:o, s:b, s:s, s:s}", "data", list, "has_more", 0, "first_id",
+                                             s->model.name, "last_id", last));
+    return exchange_reply_json(x, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static int hex_value(char c)
@@ -84,10 +88,11 @@ bool info_model(struct http_exchange *x)
 {
     const char *asked = strstr(x->path, "/models/") + strlen("/models/");
 
-    if (!path_names(asked, x->server->model.name))
-        return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is",
-                                    asked);
-    return exchange_reply_json(x, 200, model_json(x->server, x->family));
+    char name[SERVED_NAME_BYTES];
+    for (uint32_t i = 0; name_at(x->server, i, name); i++)
+        if (path_names(asked, name))
+            return exchange_reply_json(x, 200, model_json(x->server, x->family, name));
+    return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is", asked);
 }
 
 // ---- llama.cpp's server
@@ -173,24 +178,29 @@ static json_t *details_json(const struct server *s)
                      "quantization_level", s->model.info.format);
 }
 
-static json_t *ollama_model(const struct server *s)
+static json_t *ollama_model(const struct server *s, const char *name)
 {
     char when[32];
 
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->model.name, "model", s->model.name,
-                     "modified_at", loaded_at(s, when), "size", (json_int_t)s->model.info.weight_bytes,
-                     "digest", "", "details", details_json(s));
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
+                     loaded_at(s, when), "size", (json_int_t)s->model.info.weight_bytes, "digest", "",
+                     "details", details_json(s));
 }
 
 bool info_tags(struct http_exchange *x)
 {
-    return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", ollama_model(x->server)));
+    json_t *list = json_array();
+    char name[SERVED_NAME_BYTES];
+
+    for (uint32_t i = 0; name_at(x->server, i, name); i++)
+        json_array_append_new(list, ollama_model(x->server, name));
+    return exchange_reply_json(x, 200, json_pack("{s:o}", "models", list));
 }
 
 bool info_running(struct http_exchange *x)
 {
     const struct server *s = x->server;
-    json_t *model = ollama_model(s);
+    json_t *model = ollama_model(s, s->model.name);
     bool gpu = !str_starts(str_from(s->model.info.device), STR("cpu"));
 
     json_object_set_new(model, "expires_at", json_string("9999-12-31T23:59:59Z")); // the model stays loaded
@@ -226,7 +236,9 @@ static json_t *model_info(const struct server *s)
 
 static json_t *capabilities(const struct server *s)
 {
-    json_t *list = json_pack("[s, s, s]", "completion", "tools", "embedding");
+    json_t *list = s->model.info.is_encoder ? json_pack("[s]", "embedding")
+                                            : json_pack("[s, s, s]", "completion", "tools", "embedding");
+    bool thinks = false;
 
     reasoning_marks_of(template_of(s), &thinks);
     if (thinks || str_find(template_of(s), STR("<|channel|>")) != SIZE_MAX)
@@ -250,7 +262,7 @@ bool info_show(struct http_exchange *x)
 
     if (!body)
         ok = answer_error(x, &err);
-    else if (!json_is_string(asked) || !served_model_is(&s->model, json_string_value(asked)))
+    else if (!json_is_string(asked) || !served_model_find(&s->model, json_string_value(asked)).is_here)
         ok = exchange_reply_error(x, 404, "model '%.100s' is not here; GET /api/tags lists what is",
                                   json_is_string(asked) ? json_string_value(asked) : "");
     else

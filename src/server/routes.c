@@ -23,7 +23,15 @@ static bool device_failed(struct server *s)
 }
 
 static json_t *health_json(const struct server *s)
+{
+    struct ingot_engine_stats stats;
+    struct ingot_engine_info info; // as of now: a lost device has left
+
+    ingot_engine_stats(s->model.engine, &stats);
+    ingot_engine_info(s->model.engine, &info);
     return json_pack("{s:s, s:s, s:b}", "status", "ok", "device", info.device, "paused", stats.is_paused);
+}
+
 static bool answer_health(struct http_exchange *x)
 {
     if (device_failed(x->server))
@@ -104,6 +112,11 @@ static bool answer_embeddings(struct http_exchange *x)
     return start_response(x, DIALECT_EMBED);
 }
 
+static bool answer_rerank(struct http_exchange *x)
+{
+    return start_response(x, DIALECT_RERANK);
+}
+
 static bool answer_messages(struct http_exchange *x)
 {
     return start_response(x, DIALECT_MESSAGES);
@@ -159,6 +172,7 @@ static const struct http_route routes[] = {
     { "POST", "/v1/responses", ANSWER, answer_responses },
     { "POST", "/v1/responses/input_tokens", MODEL, tokenize_count_response },
     { "POST", "/v1/embeddings", ANSWER, answer_embeddings },
+    { "POST", "/v1/rerank", ANSWER, answer_rerank }, // Jina's and Cohere's
     // Anthropic's
     { "POST", "/v1/messages", ANSWER | ANTHROPIC, answer_messages },
     { "POST", "/v1/messages/count_tokens", MODEL | ANTHROPIC, tokenize_count },

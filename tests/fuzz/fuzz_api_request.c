@@ -44,8 +44,7 @@ static void converse(struct api_request *ask, bool shows_calls)
         CHECK(err.code != ERR_NONE && err.message[0]);
         return;
     }
-    CHECK(json_array_size(m.list) > 0 && ask->pictures.n <= PICTURES_MOST &&
-          ask->pictures.n_low <= ask->pictures.n);
+    CHECK(json_array_size(m.list) > 0 && ask->pictures.n <= PICTURES_MOST);
     CHECK(ask->pictures.n_pixels <= ask->limits->pixels);
     messages_release(&m);
 }
@@ -89,7 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const enum dialect dialects[] = { DIALECT_CHAT,        DIALECT_TEXT,        DIALECT_MESSAGES,
                                              DIALECT_COUNT,       DIALECT_TEMPLATE,    DIALECT_RESPONSES,
                                              DIALECT_EMBED,       DIALECT_NATIVE,      DIALECT_INFILL,
-                                             DIALECT_OLLAMA_CHAT, DIALECT_OLLAMA_TEXT, DIALECT_OLLAMA_EMBED };
+                                             DIALECT_OLLAMA_CHAT, DIALECT_OLLAMA_TEXT, DIALECT_OLLAMA_EMBED,
+                                             DIALECT_RERANK };
 
     if (size == 0)
         return 0;

@@ -194,6 +194,28 @@ static void embeddings_have_length_one(void **state)
     json_decref(r);
 }
 
+// The first numbers, of length 1 among themselves; a list of lists of tokens is as many inputs.
+static void embeddings_are_cut_and_taken_from_tokens(void **state)
+{
+    json_t *r = post("/v1/embeddings", "{\"input\":[[5,6,7],[8]],\"dimensions\":3,\"pooling\":\"cls\"}"),
+           *whole = post("/v1/embeddings", "{\"input\":[5,6,7],\"pooling\":\"cls\"}"), *x;
+    double squares = 0;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(json_array_size(at(r, "data")), 2);
+    assert_int_equal(json_array_size(at(r, "data.1.embedding")), 3);
+    assert_int_equal(json_integer_value(at(r, "usage.prompt_tokens")), 4);
+    json_array_foreach(at(r, "data.0.embedding"), i, x) squares += json_real_value(x) * json_real_value(x);
+    assert_true(fabs(squares - 1) < 1e-5);
+    double first = json_real_value(at(whole, "data.0.embedding.0")),
+           cut = json_real_value(at(r, "data.0.embedding.0")),
+           second = json_real_value(at(whole, "data.0.embedding.1"));
+    assert_true(fabs(cut * second - first * json_real_value(at(r, "data.0.embedding.1"))) < 1e-5);
+    json_decref(r);
+    json_decref(whole);
+}
+
 static void a_bias_bans_a_token(void **state)
 {
     json_t *a = post("/v1/completions", "{\"prompt\":\"Once upon a\",\"max_tokens\":1,\"temperature\":0}"),
@@ -261,7 +283,12 @@ static void hostile_and_unsupported_requests_get_400(void **state)
             "fetches nothing");
     refused("/v1/responses", "{\"input\":[{\"type\":\"computer_call\"}]}", "computer_call");
     refused("/v1/responses", "{\"input\":[]}", "at least one");
-    refused("/v1/embeddings", "{\"input\":\"x\",\"dimensions\":3}", "dimensions is 3");
+    refused("/v1/embeddings", "{\"input\":\"x\",\"dimensions\":100000}", "dimensions is 100000");
+    refused("/v1/embeddings", "{\"input\":\"x\",\"pooling\":\"max\"}", "mean, cls or last");
+    refused("/v1/rerank", "{\"query\":\"x\",\"documents\":[\"a\"]}", "no reranker");
+    refused("/v1/rerank", "{\"documents\":[\"a\"]}", "query is missing");
+    refused("/v1/rerank", "{\"query\":\"x\",\"documents\":\"a\"}", "a list of texts");
+    refused("/v1/rerank", "{\"query\":\"x\",\"documents\":[7]}", "want texts");
     refused("/v1/embeddings", "{\"input\":\"x\",\"encoding_format\":\"int8\"}", "int8");
     refused("/v1/embeddings", "{}", "input is missing");
     refused("/v1/messages",
@@ -284,6 +311,7 @@ int main(void)
         cmocka_unit_test(results_of_tools_reach_the_prompt),
         cmocka_unit_test(a_response_streams_numbered_events),
         cmocka_unit_test(embeddings_have_length_one),
+        cmocka_unit_test(embeddings_are_cut_and_taken_from_tokens),
         cmocka_unit_test(a_bias_bans_a_token),
         cmocka_unit_test(hostile_and_unsupported_requests_get_400),
     };

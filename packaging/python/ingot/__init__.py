@@ -286,7 +286,6 @@ class Request:
         self._tokens: List[int] = []
         self._logprobs: List[List[Tuple[int, float]]] = []
         self._embedding: List[float] = []
-        self._n_embedding = 0
         self._result: Optional[Result] = None
         self._error: Optional[IngotError] = None
 
@@ -311,7 +310,7 @@ class Request:
             if event.n_bytes:
                 pieces.append(ctypes.string_at(event.text, event.n_bytes).decode())
             if event.embedding:
-                self._embedding = event.embedding[: self._n_embedding]
+                self._embedding = event.embedding[: event.n_numbers]
             if event.done:
                 self._end(pieces, event.result.contents)
         self._pieces += pieces
@@ -448,11 +447,10 @@ class Engine:
         return [failures[i] if i in failures else next(answers) for i in range(len(prompts))]
 
     def embed(self, prompt: Prompt) -> List[float]:
-        """The mean of the prompt's hidden states, of length 1."""
+        """As the model's file says, for an embedding model; else the mean of the prompt's hidden states. Of length 1."""
         arguments = _Arguments(prompt, Options())
-        arguments.c.embed = 1
+        arguments.c.embed = _library.EMBED_MODEL
         request = Request(self, arguments, Options())
-        request._n_embedding = self.info.n_embedding
         request.result()
         return request._embedding
 

@@ -12,6 +12,7 @@ from pathlib import Path
 ABI = 2
 NO_TOKEN = 0xFFFFFFFF
 PARSE_SPECIAL, ADD_SPECIAL, KEEP_SPECIAL = 1, 2, 4
+EMBED_MODEL = 4  # of enum ingot_embed
 
 
 class Code(enum.IntEnum):
@@ -76,7 +77,8 @@ class EngineInfo(ctypes.Structure):
         ("n_layers", c_uint32), ("n_vocab", c_uint32), ("n_embedding", c_uint32), ("n_context", c_uint32),
         ("n_sequences", c_uint32), ("n_batch", c_uint32), ("n_stages", c_uint32), ("cache_type_k", c_int),
         ("cache_type_v", c_int), ("has_tokenizer", c_bool), ("longest_token", c_uint32),
-        ("page_tokens", c_uint32), ("takes_pictures", c_bool),
+        ("page_tokens", c_uint32), ("takes_pictures", c_bool), ("n_adapters", c_uint32),
+        ("n_vector", c_size_t), ("embed", c_int), ("is_encoder", c_bool), ("ranks", c_bool),
     ]  # fmt: skip
 
 
@@ -121,7 +123,16 @@ class RequestOptions(ctypes.Structure):
         ("keep_special", c_bool), ("n_logits", c_uint32), ("priority", c_int32), ("deadline_ms", c_uint32),
         ("n_unread", c_uint32), ("cache_salt", c_char_p), ("tools", c_char_p), ("template_variables", c_char_p),
         ("no_generation_prompt", c_bool), ("continue_last", c_bool), ("n_logprobs", c_uint32), ("n_top_logprobs", c_uint32),
-        ("tiles", c_void_p), ("n_tiles", c_uint32), ("pictures", c_void_p), ("n_pictures", c_size_t), ("no_split", c_bool),
+        ("pictures", c_void_p), ("n_pictures", c_size_t), ("no_split", c_bool), ("no_splits", POINTER(c_bool)),
+        ("adapters", POINTER(AdapterUse)), ("n_adapters", c_size_t),
+        ("n_dimensions", c_uint32), ("no_normalize", c_bool), ("deferred", c_bool),
+    ]  # fmt: skip
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [
+        ("query", c_char_p), ("document", c_char_p), ("instruction", c_char_p), ("n_query", c_size_t), ("n_document", c_size_t),
+        ("n_instruction", c_size_t),
     ]  # fmt: skip
 
 

@@ -180,21 +180,14 @@ static void copy_name(const struct engine *e, char *to, size_t n)
     snprintf(to, n, "%.*s", STR_ARG(name));
 }
 
-// "cpu: 2 threads", or "cuda:0 for layers 0 to 27, cpu for layers 28 to 39".
-static void name_devices(const struct engine_loaded *l, char *to, size_t n)
+static enum ingot_embed embed_of(enum model_pooling pooling)
 {
-    struct device_info device = { 0 };
-    size_t at = 0;
-
-    if (l->devices.n == 1) {
-        l->devices.at[0]->ops->info(l->devices.at[0], &device);
-        snprintf(to, n, "%s: %s", l->devices.at[0]->name, device.name);
-        return;
-    }
-    for (uint32_t i = 0; i < l->n_stages && at < n; i++)
-        at += (size_t)snprintf(to + at, n - at, "%s%s for layers %u to %u", i ? ", " : "",
-                               l->stages[i].device->name, l->stages[i].parts.first,
-                               l->stages[i].parts.last - 1);
+    static const enum ingot_embed kinds[] = { [POOLING_NONE] = INGOT_EMBED_NONE,
+                                              [POOLING_MEAN] = INGOT_EMBED_MEAN,
+                                              [POOLING_CLS] = INGOT_EMBED_CLS,
+                                              [POOLING_LAST] = INGOT_EMBED_LAST,
+                                              [POOLING_RANK] = INGOT_EMBED_RANK };
+    return kinds[pooling];
 }
 
 void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size)
@@ -349,6 +342,7 @@ static struct ingot_event take_event(struct request *r, const float **row)
         .embedding = r->n_taken == r->n_events ? r->pool.vector : NULL,
         .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
         .result = &r->result,
+        .n_numbers = r->pool.n_numbers,
     };
 }
 

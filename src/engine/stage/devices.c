@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/options.h"
+#include "base/thread_pool.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
 #include "device/metal/metal.h"

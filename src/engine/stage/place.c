@@ -107,7 +107,9 @@ static uint64_t range_weights(const struct model *m, struct layer_range layers,
     uint64_t bytes = 0;
 
     if (layers.first == 0)
-        bytes += tensor_bytes(globals[offsetof(struct model_weights, embed) / sizeof(void *)]);
+        bytes += bytes_of(globals[offsetof(struct model_weights, embed) / sizeof(void *)]) +
+                 bytes_of(globals[offsetof(struct model_weights, input_embed) / sizeof(void *)]) +
+                 bytes_of(globals[offsetof(struct model_weights, input_proj) / sizeof(void *)]);
     if (layers.last == m->config.n_layers)
         bytes += bytes_of(globals[offsetof(struct model_weights, out_norm) / sizeof(void *)]) +
                  bytes_of(globals[offsetof(struct model_weights, head) / sizeof(void *)]);

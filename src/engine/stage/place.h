@@ -17,7 +17,8 @@ bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, u
 
 // Bytes that an engine of this shape needs, computed before loading. Weights count with their size in the
 // file: where the device has a copy of its own, the file's memory is released. A range of layers counts the
-// embedding with the first layer, and the last norm and the head with the last one.
+// embedding with the first layer, and the last norm and the head with the last one. Experts that are away
+// count apart.
 struct place_memory {
     uint64_t weights, pages, scratch; // pages: and the states of recurrent layers
     uint64_t copied;                  // of the weights: what no device can use as it lies in the file

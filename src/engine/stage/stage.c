@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "engine/stage/adapters.h"
 #include "engine/stage/away.h"
 #include "engine/kv/kv_window.h"
@@ -270,11 +271,9 @@ static bool take_weights(struct stage *s, const struct stage_plan *plan, struct 
         !take_encoder_rows(s, m, progress, err) ||
         (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
         return false;
-    const struct file_tensor **tensors = model_layer(m, s->parts.first);
-    for (size_t i = 0; i < (size_t)n_layers * m->n_places; i++)
-        if (tensors[i] && !take_layer_tensor(s, i, tensors[i], progress, err))
-            return false;
-    return s->parts.last != m->config.n_layers ||
+    if (!take_layers(s, progress, err))
+        return false;
+    return s->parts.last != m->config.n_layers || m->arch->is_encoder ||
            (take_out_norm(s, norm, progress, err) &&
             take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
 }

@@ -38,6 +38,7 @@ struct stage {
     struct weight *weights;   // [n_weights], all that this stage owns
     void **joined; // [n_weights]: bytes of a weight that the file does not hold in the needed form, or NULL
     uint32_t n_weights;
+    struct thread_pool *readers;  // of what `joined` holds, while weights are taken; NULL: not needed
     struct arena *names;          // of the weights
     const struct weight **layers; // [layers, n_places]
     struct pages *pages;

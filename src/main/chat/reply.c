@@ -4,8 +4,8 @@
 // Then its marks are dropped too. The text kept for the next turn is always what the model wrote: the
 // template leaves out the reasoning.
 #include "main/chat/reply.h"
-#include <openssl/rand.h>
 #include <unistd.h>
+#include "base/random.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
 #include "main/terminal/out_json.h"
@@ -14,16 +14,7 @@
 
 uint64_t reply_random_seed(void)
 {
-    uint32_t seed;
-
-    CHECK(RAND_bytes((unsigned char *)&seed, sizeof seed) == 1);
-    return seed; // short enough to be typed again
-}
-
-static const char *finish_name(enum ingot_finish finish)
-{
-    static const char *const names[] = { "none", "eos", "stop", "length", "cancelled", "error" };
-    return names[finish];
+    return (uint32_t)random_u64(); // short enough to be typed again
 }
 
 static void print_json(json_t *line)
@@ -210,10 +201,10 @@ static void print_pictures(const struct reply *r)
     fprintf(stderr,
             "%spictures %zu, %u tiles (%u kept); decoding files %.1f ms, resizing %.1f ms, patch embedding "
             "%.1f ms, "
-            "encoder %.1f ms, connector %.1f ms%s\n",
+            "encoder %.1f ms, connector %.1f ms, prefill %.1f ms%s\n",
             terminal_dim(STDERR_FILENO), r->n_pictures, t->n_tiles, t->n_tiles_cached, t->read_ms,
             t->split_ms, t->patch_ms, t->encode_ms - t->patch_ms - t->connect_ms, t->connect_ms,
-            terminal_plain(STDERR_FILENO));
+            t->prefill_ms - t->encode_ms, terminal_plain(STDERR_FILENO));
 }
 
 // The tokens after the first are what decode_ms measures.
@@ -275,7 +266,7 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     options.messages = messages;
     options.n_messages = n_messages;
     options.text = n_messages ? NULL : text;
-    r->text.n = 0;
+    r->text.n = r->tokens.n = 0;
     r->result = (struct ingot_result){ 0 };
     signals_clear_interrupts();
     parts_begin(r, &options);

@@ -43,10 +43,11 @@ enum {
     OLLAMA_TEXT = DIALECT_OLLAMA_TEXT,
     OLLAMA_EMBED = DIALECT_OLLAMA_EMBED,
     OPTIONS = DIALECT_OPTIONS,
+    RERANK = DIALECT_RERANK,
     ANSWERS = OPENAI | MESSAGES | RESPONSES | LLAMACPP | OLLAMA,
     SAMPLES = OPENAI | MESSAGES | RESPONSES | LLAMACPP | OPTIONS,
     CONVERSATIONS = CHAT | ANTHROPIC | TEMPLATE | DIALECT_OLLAMA_CHAT,
-    ALL = ANSWERS | COUNT | TEMPLATE | EMBED | OLLAMA_EMBED,
+    ALL = ANSWERS | COUNT | TEMPLATE | EMBED | OLLAMA_EMBED | RERANK,
 };
 
 // clang-format off
@@ -96,8 +97,13 @@ static const struct field fields[] = {
     { "json_schema", OPENAI | LLAMACPP, KIND_OBJECT, AT(schema), 0, 0 },
     { "reasoning_effort", CHAT, KIND_TEXT, AT(effort), 0, 0 },
     { "encoding_format", EMBED, KIND_TEXT, AT(encoding), 0, 0 },
-    { "dimensions", DIALECTS_EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
+    { "dimensions", EMBED | OLLAMA_EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
     { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
+    { "query", RERANK, KIND_TEXT, AT(query), 0, 0 },
+    { "instruction", RERANK, KIND_TEXT, AT(instruction), 0, 0 },
+    { "documents", RERANK, KIND_VALUE, AT(input), 0, 0 },
+    { "top_n", RERANK, KIND_U32, AT(top_n), 1, 1 << 20 },
+    { "return_documents", RERANK, KIND_BOOL, AT(return_documents), 0, 0 },
 };
 // clang-format on
 
@@ -537,6 +543,10 @@ static bool check_present(const struct api_request *request, struct err *err)
     if (request->dialect == DIALECT_MESSAGES &&
         !json_is_integer(json_object_get(request->body, "max_tokens")))
         return err_set(err, ERR_INPUT, "max_tokens is missing");
+    if (request->dialect == DIALECT_RERANK)
+        return request->query ? json_array_size(request->input) > 0 ||
+                                    err_set(err, ERR_INPUT, "documents: want a list of texts, at least one")
+                              : err_set(err, ERR_INPUT, "query is missing");
     return !(request->dialect & (DIALECT_RESPONSES | DIALECTS_EMBED)) || request->input ||
            err_set(err, ERR_INPUT, "input is missing");
 }
@@ -551,6 +561,8 @@ static bool check_whole(struct api_request *request, struct err *err)
         return false;
     if (request->dialect & DIALECTS_EMBED)
         request->prompt = request->input;
+    if (request->return_documents)
+        request->documents = json_incref(request->input);
     if (request->dialect & DIALECTS_LLAMACPP)
         request->logprobs = request->top_logprobs > 0;
     if (request->top_logprobs && !request->logprobs)
@@ -608,6 +620,7 @@ void api_request_release(struct api_request *request)
     json_decref(request->tools);
     json_decref(request->stop_list);
     json_decref(request->metadata);
+    json_decref(request->documents);
     mem_free(request->bias);
     pictures_release(&request->pictures);
     *request = (struct api_request){ 0 };
@@ -621,6 +634,7 @@ void api_request_forget_body(struct api_request *request)
         request->system = request->input = request->reasoning = request->schema = request->allowed =
             request->files = NULL;
     request->model = request->tool = request->grammar = request->effort = request->encoding =
-        request->pooling = request->cache_salt = request->prefix = request->suffix = NULL;
+        request->pooling = request->cache_salt = request->prefix = request->suffix = request->query =
+            request->instruction = NULL;
     request->n_stops = 0;
 }

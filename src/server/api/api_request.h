@@ -26,10 +26,11 @@ enum dialect {
     DIALECT_OLLAMA_TEXT = 1024,  // POST /api/generate
     DIALECT_OLLAMA_EMBED = 2048, // POST /api/embed
     DIALECT_OPTIONS = 4096,      // the map "options" of these three
+    DIALECT_RERANK = 8192,       // POST /v1/rerank, as Jina and Cohere write it
 
     DIALECTS_LLAMACPP = DIALECT_NATIVE | DIALECT_INFILL,
     DIALECTS_OLLAMA = DIALECT_OLLAMA_CHAT | DIALECT_OLLAMA_TEXT,
-    DIALECTS_EMBED = DIALECT_EMBED | DIALECT_OLLAMA_EMBED
+    DIALECTS_EMBED = DIALECT_EMBED | DIALECT_OLLAMA_EMBED | DIALECT_RERANK
 };
 
 enum { API_REQUEST_MAX_TOP_LOGPROBS = 20, API_REQUEST_MAX_TOOLS = 128, API_REQUEST_PARAM_BYTES = 64 };
@@ -69,6 +70,10 @@ struct api_request {
     enum api_request_continue continues;
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;
+    const char *query, *instruction; // of a reranker, within body; NULL: not given
+    json_t *documents;               // that are returned with their scores, owned; NULL: they are not
+    uint32_t top_n;                  // 0: all
+    bool return_documents;
     json_t *warnings;  // array of strings, owned
     json_t *stop_list; // a string or a list of them, owned; NULL: none
     json_t *metadata;  // of a response, owned; NULL: none

@@ -18,6 +18,7 @@ static const struct dialect_entry {
     { DIALECT_TEXT, &api_format_text, "cmpl-" },
     { DIALECT_RESPONSES, &api_format_responses, "resp_" },
     { DIALECT_EMBED, &api_format_embeddings, "embd_" },
+    { DIALECT_RERANK, &api_format_rerank, "rerank_" },
     { DIALECT_MESSAGES, &api_format_messages, "msg_" },
     { DIALECT_NATIVE, &api_format_llamacpp, "" },
     { DIALECT_INFILL, &api_format_llamacpp, "" },
@@ -38,13 +39,13 @@ static const struct dialect_entry *entry_of(enum dialect dialect)
 
 static bool write_grammar(struct api_response *t, struct buf *grammar, struct err *err)
 {
-    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->model->engine };
+    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->marks, t->model->engine };
     return constrain_answer(&t->request, &options, grammar, err);
 }
 
 // The salt of the prefix cache: prompts are shared only between requests with the same key, so that the time
 // to the first token reveals nothing about other clients. After '\r' comes a random number, which shares with
-// no request; no key or salt can contain it.
+// no request; no key or salt can contain it. A prefill server gets a digest of all that.
 static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
 {
     const char *own = t->request.cache_salt ? t->request.cache_salt : "";
@@ -61,6 +62,17 @@ static bool write_salt(const struct api_response *t, struct api_response_client 
 static bool keeps_rows(const struct api_request *request)
 {
     return request->logprobs || request->n_per_prompt > request->n;
+}
+
+static enum ingot_embed embed_of(const struct api_request *request)
+{
+    const char *pooling = request->pooling ? request->pooling : "";
+
+    return request->dialect == DIALECT_RERANK ? INGOT_EMBED_RANK
+           : !strcmp(pooling, "last")         ? INGOT_EMBED_LAST
+           : !strcmp(pooling, "cls")          ? INGOT_EMBED_CLS
+           : !strcmp(pooling, "mean")         ? INGOT_EMBED_MEAN
+                                              : INGOT_EMBED_MODEL;
 }
 
 // The options of one choice, without those that all choices share.
@@ -87,7 +99,8 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     // the marks of tool calls may be control tokens, and those of reasoning
     r.keep_special = t->style != CALLS_NONE || (t->parses && t->marks->special);
     if (request->dialect & DIALECTS_EMBED) {
-        r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
+        r.embed = embed_of(request);
+        r.n_dimensions = request->dimensions;
         // Choices that cannot run at once wait behind the requests of other clients.
         r.priority += choice >= t->model->info.n_sequences;
     }
@@ -145,6 +158,8 @@ static bool check_adapter(const struct api_response *t, const char *asked, struc
 static bool check_model(struct api_response *t, struct err *err)
 {
     const char *model = t->request.model;
+    struct served_choice choice =
+        model ? served_model_find(t->model, model) : (struct served_choice){ true, UINT32_MAX };
 
     t->adapter = choice.adapter;
     if (!served_model_adapter(t->model, t->adapter, t->name))
@@ -159,16 +174,16 @@ static bool check_model(struct api_response *t, struct err *err)
 static bool check_embeddings(struct api_response *t, struct err *err)
 {
     const char *encoding = t->request.encoding, *pooling = t->request.pooling;
-    uint32_t n = t->model->info.n_embedding;
+    size_t n = t->model->info.n_vector;
 
     t->base64 = encoding && !strcmp(encoding, "base64");
     if (encoding && !t->base64 && strcmp(encoding, "float") != 0)
         return err_set(err, ERR_INPUT, "encoding_format is \"%.40s\"; want float or base64", encoding);
-    if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "last") != 0)
-        return err_set(err, ERR_INPUT, "pooling is \"%.40s\"; want mean or last", pooling);
-    return t->request.dimensions == 0 || t->request.dimensions == n ||
-           err_set(err, ERR_UNSUPPORTED,
-                   "dimensions is %u; this model's embeddings have %u and cannot be shortened",
+    if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "last") != 0 &&
+        strcmp(pooling, "cls") != 0)
+        return err_set(err, ERR_INPUT, "pooling is \"%.40s\"; want mean, cls or last", pooling);
+    return t->request.dimensions <= n ||
+           err_set(err, ERR_INPUT, "dimensions is %u; this model's embeddings have %zu",
                    t->request.dimensions, n);
 }
 
@@ -191,7 +206,7 @@ static bool begin(struct api_response *t, struct api_response_client client, str
         return err_set(err, ERR_UNSUPPORTED, "logprobs need a tokenizer, which this model lacks");
     if (t->request.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;
-    prompts_style(m, &t->request, &t->style, &t->thinks);
+    t->marks = prompts_style(m, &t->request, &t->style, &t->thinks);
     if (!check_model(t, err) || !prompts_make(m, &t->request, &t->prompts, err))
         return false;
     t->reasoning_open = t->request.reasoning_open;
@@ -226,7 +241,6 @@ struct api_response *api_response_begin(struct served_model *model, struct api_r
     snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)random_u64());
     if (begin(t, client, err)) {
         api_request_forget_body(&t->request);
-        prompts_forget_conversation(&t->prompts);
         return t;
     }
     api_response_end(t);
@@ -314,6 +328,21 @@ void api_response_pull(struct api_response *t, struct buf *out, bool *done)
     *done = generation_is_done(t->generation);
     if (*done)
         end_stream(t, out);
+}
+
+bool api_response_is_whole(const struct api_response *t)
+{
+    bool failed = false;
+
+    for (uint32_t i = 0; i < t->n_choices; i++) {
+        const struct api_response_choice *c = &t->choices[i];
+        const struct output_parser *p = &c->parser;
+        failed |= c->text.failed | c->reasoning.failed;
+        failed |= t->parses && (p->text.failed | p->raw.failed | p->name.failed);
+        for (uint32_t j = 0; j < c->n_calls; j++)
+            failed |= c->calls[j].name.failed | c->calls[j].arguments.failed;
+    }
+    return !failed;
 }
 
 const struct ingot_result *api_response_error(const struct api_response *t)

@@ -1,12 +1,12 @@
 // api_response.h - one API response: the request, its generation, and the format in which the answer goes to
 // the client.
 #pragma once
+#include "server/api/served_model.h"
 #include "server/api/prompts.h"
 #include "server/generation/generation.h"
 #include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
 
-struct served_model;
 struct api_response;
 
 enum { API_RESPONSE_MAX_CALLS = 64 };
@@ -89,10 +89,12 @@ void api_response_end(struct api_response *t); // cancels what still runs; NULL 
 
 // Takes all available events; when streaming, appends them to out. *done: there will be no more.
 void api_response_pull(struct api_response *t, struct buf *out, bool *done);
+// Whether memory was there for all parts of its choices.
+bool api_response_is_whole(const struct api_response *t);
 // The first error among the choices; NULL: none.
 const struct ingot_result *api_response_error(const struct api_response *t);
 extern const struct api_format api_format_chat, api_format_text, api_format_messages, api_format_responses,
-    api_format_embeddings, api_format_llamacpp, api_format_ollama, api_format_ollama_embed;
+    api_format_embeddings, api_format_rerank, api_format_llamacpp, api_format_ollama, api_format_ollama_embed;
 
 // Shared by the dialects.
 const char *api_response_finish_name(const struct api_response *t, uint32_t choice); // OpenAI's words

@@ -24,7 +24,8 @@ bool api_response_parse_begin(struct api_response *t)
 {
     uint32_t most = t->request.one_call ? 1 : API_RESPONSE_MAX_CALLS;
     struct output_parser_options options = { t->style, t->reasoning_open, most,
-                                             t->request.choice == CHOICE_NONE ? NULL : t->request.tools };
+                                             t->request.choice == CHOICE_NONE ? NULL : t->request.tools,
+                                             t->marks };
     bool ok = true;
 
     t->parses = !api_request_is_plain(&t->request);
@@ -145,7 +146,7 @@ void api_response_parse_event(struct api_response *t, uint32_t choice, const str
     if (event->n_logprobs && event->token != UINT32_MAX)
         note_logprobs(t, choice, row_of(event, false));
     if (event->embedding)
-        buf_append(&c->text, event->embedding, t->model->info.n_embedding * sizeof *event->embedding);
+        buf_append(&c->text, event->embedding, event->n_numbers * sizeof *event->embedding);
     else
         take_text(t, choice, event, out);
     if (event->done && t->request.stream && !t->failed && event->result->finish < INGOT_FINISH_CANCELLED)

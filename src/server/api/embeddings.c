@@ -1,7 +1,8 @@
 // embeddings.c - embeddings in the form of OpenAI's API, as numbers or in base64.
 //
-// The vectors are hidden states of a language model: they measure similarity within one model, and do not
-// equal those of trained embedding models.
+// An embedding model's vectors are pooled as its file says. Those of a language model are the mean of its
+// hidden states: they measure similarity within one model, and do not equal those of trained embedding
+// models.
 #include "base/base64.h"
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"
@@ -39,8 +40,8 @@ static json_t *whole(struct api_response *t)
                                               t->base64 ? as_base64(vector) : embeddings_numbers(vector)));
     }
     json_t *reply =
-        json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->model->name,
-                  "usage", "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);
+        json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->name, "usage",
+                  "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);
     api_response_add_warnings(t, reply);
     return reply;
 }

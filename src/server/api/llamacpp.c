@@ -68,7 +68,7 @@ static json_t *last_part(struct api_response *t, uint32_t choice, json_t *text)
 {
     const struct ingot_result *r = &t->generation->choices[choice].result;
     json_t *value = part(t, choice, text, true),
-           *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->model->name,
+           *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->name,
                              "tokens_predicted", (int)(t->request.echo_only ? 0 : r->n_generated),
                              "tokens_evaluated", (int)r->n_prompt, "tokens_cached", (int)r->n_reused,
                              "truncated", 0, "stop_type", stop_type(r), "stopping_word", stopping_word(t, r),

@@ -26,7 +26,7 @@ static json_t *frame(const struct api_response *t, bool done)
 
     if (gmtime_r(&at, &tm))
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    return json_pack("{s:s, s:s, s:b}", "model", t->model->name, "created_at", when, "done", done);
+    return json_pack("{s:s, s:s, s:b}", "model", t->name, "created_at", when, "done", done);
 }
 
 // Adds the parts of an answer at the place that the endpoint has for them. Takes what is not NULL.
@@ -160,7 +160,7 @@ static json_t *whole_embed(struct api_response *t)
     for (uint32_t i = 0; i < t->n_choices; i++)
         json_array_append_new(list, embeddings_numbers(&t->choices[i].text));
     json_t *reply =
-        json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->model->name, "embeddings", list, "total_duration",
+        json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->name, "embeddings", list, "total_duration",
                   ns_of(r->first_token_ms), "load_duration", 0, "prompt_eval_count", (int)t->n_prompt);
     api_response_add_warnings(t, reply);
     return reply;

@@ -25,8 +25,7 @@ static json_t *usage(const struct api_response *t)
 static json_t *frame(const struct api_response *t, const char *object)
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", t->id, "object", object, "created",
-                     (json_int_t)t->created, "model", t->model->name, "system_fingerprint",
-                     "ingot-" INGOT_VERSION);
+                     (json_int_t)t->created, "model", t->name, "system_fingerprint", "ingot-" INGOT_VERSION);
 }
 
 static json_t *choice_logprobs(struct api_response *t, struct api_response_choice *c)

@@ -240,7 +240,7 @@ static bool ids_prompt(const struct served_model *model, json_t *list, struct to
     return true;
 }
 
-static bool text_prompt(const struct served_model *model, json_t *prompt, struct token_ids *ids,
+static bool text_prompt(const struct served_model *model, json_t *prompt, bool embed, struct token_ids *ids,
                         struct err *err)
 {
     if (json_is_array(prompt))
@@ -251,6 +251,7 @@ static bool text_prompt(const struct served_model *model, json_t *prompt, struct
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
     struct ingot_request_options options = ingot_request_defaults();
     options.text = json_string_value(prompt);
+    options.embed = embed ? INGOT_EMBED_MODEL : INGOT_EMBED_NONE;
     return take_tokens(model, ingot_prompt_render(model->engine, &options, (struct ingot_error *)err), ids,
                        err);
 }
@@ -262,6 +263,31 @@ static bool fim_prompt(const struct served_model *model, const struct api_reques
         return err_set(err, ERR_UNSUPPORTED,
                        "this model has no tokenizer, and a gap is filled in texts only");
     return infill_prompt(model->engine, request, ids, err);
+}
+
+// A document is a text, or an object with one.
+static bool pair_prompt(const struct served_model *model, const struct api_request *request, json_t *document,
+                        struct token_ids *ids, struct err *err)
+{
+    json_t *text = json_is_object(document) ? json_object_get(document, "text") : document;
+    const char *instruction = request->instruction;
+    struct ingot_error *error = (struct ingot_error *)err;
+
+    if (!json_is_string(text))
+        return err_set(err, ERR_INPUT, "documents: want texts, or objects with a \"text\"");
+    const struct ingot_pair pair = {
+        request->query,         json_string_value(text),  instruction,
+        strlen(request->query), json_string_length(text), instruction ? strlen(instruction) : 0
+    };
+    // The texts, a token for a byte at most, and what the model's own words take.
+    size_t most = pair.n_query + pair.n_document + pair.n_instruction + 4096;
+    if (!token_ids_reserve(ids, most))
+        return err_memory(err, "a pair of texts");
+    int64_t n = ingot_rank_tokens(model->engine, &pair, ids->ids, most, error);
+    if (n > (int64_t)most)
+        return err_set(err, ERR_LIMIT, "documents: a pair of %lld tokens", (long long)n);
+    ids->n = n > 0 ? (size_t)n : 0;
+    return n >= 0;
 }
 
 // A list of texts or of lists of tokens; one with a token in it is a single prompt.
@@ -278,14 +304,28 @@ static bool is_list_of_prompts(json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
+static bool check_length(const struct served_model *model, size_t n, bool embeds, struct err *err)
+{
+    if (embeds)
+        return n <= model->info.n_context ||
+               err_set(err, ERR_LIMIT, "the text has %zu tokens and the context holds %u; shorten it", n,
+                       model->info.n_context);
+    return n < model->info.n_context ||
+           err_set(err, ERR_LIMIT,
+                   "the prompt has %zu tokens and the context holds %u, the answer included; shorten it", n,
+                   model->info.n_context);
+}
+
 bool prompts_make(const struct served_model *model, struct api_request *request, struct prompts *prompts,
                   struct err *err)
 {
-    bool plain = api_request_is_plain(request), many = is_list_of_prompts(request->prompt);
+    bool plain = api_request_is_plain(request),
+         many = request->dialect == DIALECT_RERANK || is_list_of_prompts(request->prompt);
     size_t n_prompts = many ? json_array_size(request->prompt) : 1;
     bool ok = true;
 
-    uint32_t most = request->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : model->limits->n_choices;
+    bool embeds = request->dialect & DIALECTS_EMBED;
+    uint32_t most = embeds ? MAX_EMBEDDINGS : model->limits->n_choices;
 
     if (n_prompts * request->n_per_prompt > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
@@ -296,19 +336,15 @@ bool prompts_make(const struct served_model *model, struct api_request *request,
         return err_memory(err, "prompts");
     while (ok && prompts->n < n_prompts) {
         struct token_ids *ids = &prompts->at[prompts->n++];
-        ok =
-            !plain ? messages_prompt(model, request, prompts, err)
-            : request->suffix || request->dialect == DIALECT_INFILL
-                ? fim_prompt(model, request, ids, err)
-                : text_prompt(model, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt,
-                              ids, err);
+        json_t *prompt = many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt;
+        ok = !plain                               ? messages_prompt(model, request, prompts, err)
+             : request->dialect == DIALECT_RERANK ? pair_prompt(model, request, prompt, ids, err)
+             : request->suffix || request->dialect == DIALECT_INFILL
+                 ? fim_prompt(model, request, ids, err)
+                 : text_prompt(model, prompt, embeds, ids, err);
         if (ok && ids->n == 0)
             ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
-        if (ok && ids->n >= model->info.n_context)
-            ok =
-                err_set(err, ERR_LIMIT,
-                        "the prompt has %zu tokens and the context holds %u, the answer included; shorten it",
-                        ids->n, model->info.n_context);
+        ok = ok && check_length(model, ids->n, embeds, err);
     }
     return ok;
 }

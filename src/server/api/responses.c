@@ -48,7 +48,7 @@ static json_t *frame(const struct api_response *t, const char *status, json_t *o
     json_t *reply =
         json_pack("{s:s, s:s, s:I, s:s, s:n, s:n, s:n, s:n, s:s, s:o}", "id", t->id, "object", "response",
                   "created_at", (json_int_t)t->created, "status", status, "error", "incomplete_details",
-                  "instructions", "previous_response_id", "model", t->model->name, "output", output);
+                  "instructions", "previous_response_id", "model", t->name, "output", output);
 
     json_t *more =
         json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls",

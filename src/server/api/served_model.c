@@ -1,5 +1,6 @@
 // served_model.c - see served_model.h.
 #include "server/api/served_model.h"
+#include <stdio.h>
 #include "base/str.h"
 
 bool served_model_adapter(const struct served_model *m, uint32_t adapter, char name[SERVED_NAME_BYTES])
@@ -32,7 +33,7 @@ static uint32_t find_adapter(const struct served_model *m, struct str name)
 }
 
 // Ollama's clients append ":latest" to a name without a tag.
-bool served_model_is(const struct served_model *m, const char *asked)
+struct served_choice served_model_find(const struct served_model *m, const char *asked)
 {
     struct str name = str_from(asked), latest = STR(":latest");
 

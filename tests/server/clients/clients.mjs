@@ -145,7 +145,9 @@ const tests = {
     assert.equal(packed.data.length, 2);
     assert.equal(packed.data[0].embedding.length, plain.data[0].embedding.length);
     plain.data[0].embedding.forEach((x, i) => assert.ok(Math.abs(x - packed.data[0].embedding[i]) < 1e-6));
-    await assert.rejects(openai.embeddings.create({ model, input: "x", dimensions: 3 }), OpenAI.BadRequestError);
+    const short = await openai.embeddings.create({ model, input: "A fox.", dimensions: 3, encoding_format: "float" });
+    assert.equal(short.data[0].embedding.length, 3);
+    await assert.rejects(openai.embeddings.create({ model, input: "x", dimensions: 100000 }), OpenAI.BadRequestError);
   },
   async "openai: a schema that is not supported is an error with its name"() {
     const format = { type: "json_schema", json_schema: { name: "x", schema: { not: {} } } };
