@@ -60,6 +60,8 @@ struct settings {
     float step_stretch;
     struct option_list api_keys, origins;
     bool strict, no_shared_prefix;
+    const char *role, *prefill, *prefill_key;
+    uint32_t prefill_least, prefill_silence_s;
 };
 
 extern const struct option_program ingot_program;

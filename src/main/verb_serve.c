@@ -13,6 +13,7 @@
 #include "engine/ranks/ranks.h"
 #include "main/following.h"
 #include "main/loading.h"
+#include "main/prefill_client.h"
 #include "server/server.h"
 
 static int stop_pipe[2];
@@ -55,9 +56,27 @@ static struct server_limits limits_from(const struct settings *s)
     return limits;
 }
 
+static bool read_role(const struct settings *s, struct server_options *o, struct prefill_client *client,
+                      struct err *err)
+{
+    bool decodes = !strcmp(s->role, "decode");
+
+    o->gives_pages = !strcmp(s->role, "prefill");
+    if (decodes && !s->prefill)
+        return err_set(err, ERR_INPUT,
+                       "--role decode needs --prefill http://HOST:PORT, the server of --role prefill");
+    if (!decodes && s->prefill)
+        return err_set(err, ERR_INPUT, "--prefill is for --role decode");
+    if (!decodes)
+        return true;
+    o->prefetch = &client->options;
+    return prefill_client_open(client, s, err);
+}
+
 int verb_serve(const struct verb_call *call)
 {
     const struct settings *s = call->settings;
+    struct prefill_client client = { 0 };
     struct server_options options = {
         .host = s->host,
         .port = s->port,
@@ -73,6 +92,8 @@ int verb_serve(const struct verb_call *call)
     };
     struct err err = { 0 };
 
+    if (!read_role(s, &options, &client, &err))
+        return fail(err.message);
     options.engine.n_sequences = s->n_parallel;
     options.engine.n_kv_tokens = s->n_kv_tokens;
     options.engine.step_stretch = s->step_stretch;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "server/admission.h"
 #include "server/api/api_response.h"
+#include "server/prefill.h"
 #include "server/state.h"
 #include "text/json_memory.h"
 
@@ -96,6 +97,8 @@ static enum exchange_step go_on_whole(struct http_exchange *x)
 
 static enum exchange_step go_on(struct http_exchange *x)
 {
+    if (x->pages)
+        return prefill_go_on(x);
     if (!x->response)
         return EXCHANGE_BROKEN;
     json_memory_failed(); // what failed before is another's

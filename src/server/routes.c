@@ -5,6 +5,7 @@
 #include "server/api/api_response.h"
 #include "server/info.h"
 #include "server/page.h"
+#include "server/prefill.h"
 #include "server/state.h"
 #include "server/tokenize.h"
 
@@ -164,6 +165,7 @@ static const struct http_route routes[] = {
     { "GET", "/health", ROUTE_OPEN, answer_health },
     { "GET", "/metrics", MODEL, answer_metrics },
     { "POST", "/cache/save", MODEL, answer_save },
+    { "POST", "/prefill", ANSWER, prefill_answer },
     // OpenAI's
     { "GET", "/v1/models", MODEL, info_models },
     { "GET", "/v1/models/*", MODEL, info_model },

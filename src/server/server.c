@@ -33,6 +33,15 @@ static void choose_name(struct server *s)
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
 }
 
+static bool open_roles(struct server *s)
+{
+    struct ingot_engine *engine = s->model.engine;
+
+    return (!s->options->gives_pages ||
+            ingot_pages_info(engine, &s->pages, (struct ingot_error *)&s->failure)) &&
+           prefetch_start(&s->model.prefetch, engine, &s->failure);
+}
+
 static bool load(struct server *s)
 {
     struct ingot_engine_options options = s->options->engine;
@@ -49,6 +58,11 @@ static bool load(struct server *s)
     choose_name(s);
     s->model.thread.engine = s->model.engine;
     s->model.thread.metrics = &s->model.metrics;
+    if (!open_roles(s)) {
+        ingot_engine_close(s->model.engine);
+        s->model.engine = NULL;
+        return false;
+    }
     s->model.thread.most_active = s->model.info.n_sequences + s->options->limits.n_queued;
     log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->model.name,
              s->model.info.format, s->model.info.n_sequences, s->model.info.n_context,
@@ -128,6 +142,7 @@ static bool serve(struct server *s, struct err *err)
     if (!failed)
         drain(s);
     http_stop(&s->http); // ends every exchange, and with it every generation
+    prefetch_stop(&s->model.prefetch);
     engine_thread_stop(&s->model.thread);
     pthread_join(thread, NULL);
     if (failed)
@@ -151,6 +166,7 @@ bool server_run(const struct server_options *options, struct err *err)
     json_object_seed(0);
     engine_thread_create(&s.model.thread);
     metrics_create(&s.model.metrics);
+    prefetch_create(&s.model.prefetch, options->prefetch, &s.model.thread);
     limits_log(&options->limits);
     if (!s.loopback && options->n_api_keys == 0)
         log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask",
@@ -159,6 +175,7 @@ bool server_run(const struct server_options *options, struct err *err)
     bool ok = http_start(&s.http, options->host, options->port, err) && serve(&s, err);
     http_stop(&s.http);
     http_destroy(&s.http);
+    prefetch_destroy(&s.model.prefetch);
     metrics_destroy(&s.model.metrics);
     engine_thread_destroy(&s.model.thread);
     close(s.wake_pipe[0]);

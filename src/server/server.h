@@ -6,6 +6,7 @@
 // opens before the model is loaded.
 #pragma once
 #include "ingot.h"
+#include "server/generation/prefetch.h"
 #include "server/http/limits.h"
 
 struct server_options {
@@ -21,6 +22,8 @@ struct server_options {
     bool no_shared_prefix; // the prefix cache serves only requests with the same cache_salt, and none without
                            // one
     struct server_limits limits;
+    bool gives_pages;                        // POST /prefill answers with the pages of a prompt
+    const struct prefetch_options *prefetch; // a prefill server to ask for them; NULL: none
     int stop_fd; // the first byte read from it begins the drain, the second ends at once
 };
 

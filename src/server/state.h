@@ -17,6 +17,8 @@ struct server {
     atomic_uint progress; // of loading, in 1/1000
     bool loopback;
     struct served_model model;
+    struct ingot_pages_info pages; // of the engine, for decode servers that ask
+    atomic_uint n_giving;          // answers with pages
     struct http http;
     int wake_pipe[2]; // tells the main thread that loading has ended
     struct err failure;

@@ -31,9 +31,8 @@ static json_t *ask(int port, struct buf body)
 // What may differ: names made for every reply, and times.
 static void forget_times(json_t *reply)
 {
-    static const char *const times[] = { "prompt_ms",    "prompt_per_second",    "queue_ms",
-                                         "predicted_ms", "predicted_per_second", "id",
-                                         "created" };
+    static const char *const times[] = { "prompt_ms",    "prompt_per_second",    "queue_ms", "first_token_ms",
+                                         "predicted_ms", "predicted_per_second", "id",       "created" };
 
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         json_object_del(reply, times[i]);

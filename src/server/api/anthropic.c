@@ -42,9 +42,9 @@ static json_t *message(const struct api_response *t, json_t *content, const char
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         json_object_set_new(used, elsewhere[i], json_null());
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o?, s:o, s:n, s:n, s:n}", "id", t->id, "type",
-                     "message", "role", "assistant", "model", t->model->name, "content", content,
-                     "stop_reason", reason, "stop_sequence", reason ? stop_sequence(t) : NULL, "usage", used,
-                     "container", "diagnostics", "stop_details");
+                     "message", "role", "assistant", "model", t->name, "content", content, "stop_reason",
+                     reason, "stop_sequence", reason ? stop_sequence(t) : NULL, "usage", used, "container",
+                     "diagnostics", "stop_details");
 }
 
 static json_t *text_block(json_t *text)

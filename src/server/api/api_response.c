@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "server/api/constrain.h"
 #include "server/api/prompts.h"
-#include "server/api/served_model.h"
+#include "server/generation/page_question.h"
 
 static const struct dialect_entry {
     enum dialect dialect;
@@ -55,7 +55,12 @@ static bool write_salt(const struct api_response *t, struct api_response_client 
         buf_printf(salt, "\r%016llx", (unsigned long long)random_u64());
     else
         buf_printf(salt, "\n%s", own);
-    return !salt->failed;
+    if (salt->failed || !t->model->prefetch.options)
+        return !salt->failed;
+    char digest[PAGE_SALT_BYTES];
+    bool ok = page_question_salt(salt->at, digest);
+    salt->n = 0;
+    return ok && buf_text(salt, digest);
 }
 
 // A row of logits may be half a megabyte, so rows are taken as they arrive.
@@ -107,6 +112,18 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     return r;
 }
 
+// The prompt of whose pages a prefill server knows what they are: tokens alone, for all choices.
+static struct prefetch_prompt prompt_to_fetch(const struct api_response *t, const struct buf *salt)
+{
+    const struct api_request *request = &t->request;
+    bool plain = t->prompts.n == 1 && request->pictures.n == 0 && t->adapter == UINT32_MAX &&
+                 !(request->dialect & DIALECTS_EMBED) && !(request->logprobs && request->echo);
+
+    return plain ? (struct prefetch_prompt){ t->prompts.at[0].ids, t->prompts.at[0].n, salt->at,
+                                             request->deadline_ms }
+                 : (struct prefetch_prompt){ 0 };
+}
+
 static bool submit(struct api_response *t, struct api_response_client client, struct err *err)
 {
     struct api_request *request = &t->request;
@@ -121,6 +138,11 @@ static bool submit(struct api_response *t, struct api_response_client client, st
         buf_free(&grammar);
         return memory ? err_memory(err, "requests") : false;
     }
+    struct ingot_adapter_info adapter = { 0 };
+    bool adapted = ingot_adapter_info(t->model->engine, t->adapter, &adapter);
+    const struct ingot_adapter_use use = { adapter.name, 1 };
+    const struct prefetch_prompt prompt = prompt_to_fetch(t, &salt);
+    bool fetches = prefetch_wants(&t->model->prefetch, &prompt);
     for (uint32_t i = 0; i < t->n_choices; i++) {
         requests[i] = request_of(t, i);
         requests[i].adapters = &use;
@@ -128,6 +150,7 @@ static bool submit(struct api_response *t, struct api_response_client client, st
         requests[i].sampling.seed = seed + i % request->n_per_prompt;
         requests[i].cache_salt = salt.at;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
+        requests[i].deferred = fetches;
     }
     struct generation_options options = { .requests = requests,
                                           .n = t->n_choices,
@@ -138,6 +161,8 @@ static bool submit(struct api_response *t, struct api_response_client client, st
                                           .wake = client.wake,
                                           .arg = client.arg };
     t->generation = generation_submit(&t->model->thread, &options, err);
+    if (t->generation && fetches)
+        prefetch_begin(&t->model->prefetch, t->generation, &prompt);
     mem_free(requests);
     buf_free(&salt);
     buf_free(&grammar);
@@ -401,12 +426,15 @@ json_t *api_response_timings(const struct api_response *t)
            decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
-    json_t *timings =
-        json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss",
-                  cache_miss(t, r), "prompt_n", (int)computed, "prompt_ms", r->prefill_ms,
-                  "prompt_per_second", computed / prefill * 1e3, "queue_ms",
-                  r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
-                  r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
+    json_t *timings = json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n",
+                                (int)r->n_reused, "cache_miss", cache_miss(t, r), "prompt_n", (int)computed,
+                                "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
+                                "queue_ms", r->first_token_ms - r->prefill_ms, "first_token_ms",
+                                r->first_token_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
+                                r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
+    if (t->generation->asked)
+        json_object_update_new(timings, json_pack("{s:i, s:f}", "fetched_n", (int)t->generation->n_fetched,
+                                                  "fetch_ms", t->generation->fetch_ms));
     if (r->n_tiles > 0)
         json_object_set_new(timings, "pictures",
                             json_pack("{s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "tiles", (int)r->n_tiles,

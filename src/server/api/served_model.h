@@ -4,6 +4,7 @@
 #include "ingot.h"
 #include "server/generation/engine_thread.h"
 #include "server/generation/metrics.h"
+#include "server/generation/prefetch.h"
 #include "server/http/limits.h"
 
 struct served_model {
@@ -12,6 +13,7 @@ struct served_model {
                            // one
     struct engine_thread thread;
     struct metrics metrics;
+    struct prefetch prefetch;
     // set when the model is loaded, and read-only from then on
     struct ingot_engine *engine;
     struct ingot_engine_info info;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "server/generation/engine_thread.h"
 #include "server/generation/metrics.h"
+#include "server/generation/prefetch.h"
 
 static void list_add(struct generation **list, struct generation *g)
 {
@@ -82,6 +83,8 @@ void generation_cancel(struct generation *g)
     if (g->cancelled)
         return;
     g->cancelled = true;
+    if (g->job)
+        prefetch_leave(g->job);
     for (uint32_t i = 0; i < g->n_choices; i++)
         if (!g->choices[i].finished)
             ingot_cancel(g->choices[i].request);

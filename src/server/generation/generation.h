@@ -8,6 +8,7 @@
 #include "ingot.h"
 
 struct engine_thread;
+struct prefetch_job;
 
 struct generation_choice {
     struct ingot_request *request;
@@ -29,6 +30,12 @@ struct generation {
     bool at_end_only, cancelled, has_news;
     void (*wake)(void *arg); // with the thread's lock held; must not block
     void *arg;
+    // Pages from a prefill server: what brings them, while it does; whether that was asked, and what it
+    // brought. Written before the requests start.
+    struct prefetch_job *job;
+    bool asked;
+    uint32_t n_fetched; // tokens
+    double fetch_ms;
 };
 
 struct generation_options {

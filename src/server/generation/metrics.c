@@ -87,6 +87,23 @@ void metrics_result(struct metrics *m, const struct ingot_result *r)
     pthread_mutex_unlock(&m->lock);
 }
 
+void metrics_prefetch(struct metrics *m, bool asked, bool ok, size_t n_tokens, double s)
+{
+    pthread_mutex_lock(&m->lock);
+    m->fetches += asked;
+    m->failed_fetches += asked && !ok;
+    m->fetched_tokens += n_tokens;
+    m->fetch_s += s;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_given(struct metrics *m, size_t n_tokens)
+{
+    pthread_mutex_lock(&m->lock);
+    m->given_tokens += n_tokens;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void metrics_answer(struct metrics *m, unsigned status)
 {
     pthread_mutex_lock(&m->lock);

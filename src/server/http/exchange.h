@@ -39,7 +39,8 @@ struct http_exchange {
     // set and read by the service alone
     struct server *server;
     const struct http_route *route;
-    struct api_response *response; // NULL: answered at once
+    struct api_response *response; // NULL: answered at once, or with pages
+    struct prefill_answer *pages;  // of a prompt; NULL: none
     const char *key;               // the API key that the client has; NULL: none is needed
     int family;                    // enum api_family: the API whose form errors have
 };
