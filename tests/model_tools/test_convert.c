@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 #include "models/arch.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -92,10 +92,11 @@ static void same_model(const char *name)
         assert_memory_equal(size_of(&a, i), size_of(&b, i), 4);
     assert_true(a.arch == b.arch && a.tied == b.tied && a.pairs == b.pairs &&
                 a.n_parameters == b.n_parameters);
-    for (uint32_t i = 0; i < a.config.rope.n_dims / 2; i++)
-        assert_true(a.frequencies[i] > b.frequencies[i] * 0.999999f &&
-                    a.frequencies[i] < b.frequencies[i] * 1.000001f);
-    assert_true(a.angle_scale > b.angle_scale * 0.999999f && a.angle_scale < b.angle_scale * 1.000001f);
+    for (uint32_t i = 0; i < a.config.rope[0].n_dims / 2; i++)
+        assert_true(a.frequencies[0][i] > b.frequencies[0][i] * 0.999999f &&
+                    a.frequencies[0][i] < b.frequencies[0][i] * 1.000001f);
+    assert_true(a.angle_scale[0] > b.angle_scale[0] * 0.999999f &&
+                a.angle_scale[0] < b.angle_scale[0] * 1.000001f);
     model_release(&a);
     model_release(&b);
     model_file_close(ours);
@@ -105,12 +106,14 @@ static void same_model(const char *name)
 static void folders_become_the_golden_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama2",    "llama3",       "llama-linear", "llama-yarn",
-                                         "mistral",   "devstral",     "smollm2",      "tinyllama",
-                                         "qwen2",     "qwen25",       "qwen3",        "mixtral",
-                                         "qwen2moe",  "qwen3moe",     "olmoe",        "granitemoe",
-                                         "gptoss",    "gptoss-mxfp4", "glm45",        "deepseek2-lite",
-                                         "deepseek2", "deepseek3" };
+    static const char *const names[] = {
+        "llama2",    "llama3",     "llama-linear", "llama-yarn",   "mistral", "devstral",       "smollm2",
+        "tinyllama", "qwen2",      "qwen25",       "qwen3",        "mixtral", "qwen2moe",       "qwen3moe",
+        "olmoe",     "granitemoe", "gptoss",       "gptoss-mxfp4", "glm45",   "deepseek2-lite", "deepseek2",
+        "deepseek3", "gemma3",     "gemma3-27b",   "smollm3",      "olmo2",   "olmo3",          "granite",
+        "phi4",      "phi4-mini",  "glm4",         "ministral3",   "gemma4",  "gemma4-e2b",     "lfm2",
+        "lfm2moe",   "mistral4",   "mtp-glm4moe"
+    };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
 }
@@ -147,23 +150,27 @@ static void mxfp4_is_kept(void **state)
     }
 }
 
-// Draft layers are left out, and not counted.
-static void draft_layers_are_left_out(void **state)
+// Draft layers that are whole stay; of others nothing is left, nor are they counted.
+static void draft_layers_stay_where_they_are_whole(void **state)
 {
-    struct err err = { 0 };
-    struct model m;
+    static const char *const folders[] = { "/tests/golden/glm45-air", "/tests/golden/mtp-deepseek3" };
 
     (void)state;
-    struct quantize_options o = {
-        .input = SOURCE_DIR "/tests/golden/glm45-air", .output = path, .type = "F32", .n_threads = 2
-    };
-    assert_ok(quantize_file(&o, NULL, &err), &err);
-    struct model_file *ours = open_file(path);
-    assert_ok(model_bind(&m, ours, &err), &err);
-    assert_int_equal(m.config.n_layers, 3);
-    assert_int_equal(m.config.n_draft, 0);
-    model_release(&m);
-    model_file_close(ours);
+    for (uint32_t whole = 0; whole < 2; whole++) {
+        struct err err = { 0 };
+        struct model m;
+        char folder[256];
+        snprintf(folder, sizeof folder, "%s%s", SOURCE_DIR, folders[whole]);
+        struct quantize_options o = { .input = folder, .output = path, .type = "F16", .n_threads = 2 };
+        assert_ok(quantize_file(&o, NULL, &err), &err);
+        struct model_file *ours = open_file(path);
+        assert_ok(model_bind(&m, ours, &err), &err);
+        assert_int_equal(m.config.n_layers, whole ? 2 : 3);
+        assert_int_equal(m.config.n_draft, whole);
+        assert_int_equal(m.drafts, whole);
+        model_release(&m);
+        model_file_close(ours);
+    }
 }
 
 // The shipped model: the folder's weights at Q8_0 are the file's, bit for bit, and so are the ids of a text.
@@ -214,7 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_become_the_golden_files),
         cmocka_unit_test(mxfp4_is_kept),
-        cmocka_unit_test(draft_layers_are_left_out),
+        cmocka_unit_test(draft_layers_stay_where_they_are_whole),
         cmocka_unit_test(the_shipped_folder_becomes_the_shipped_file),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "model_tools/quantize.h"
-#include "model_tools/quantize_encode.h"
+#include "model_tools/quantize/quantize.h"
+#include "model_tools/quantize/quantize_encode.h"
 #include "format/model_file.h"
 #include "gguf_builder.h"
 
@@ -274,8 +274,8 @@ static int make_models(void **state)
 static int remove_models(void **state)
 {
     (void)state;
-    static const char *const names[] = { "in.gguf",  "tied.gguf", "odd.gguf", "odder.gguf",
-                                         "nan.gguf", "out.gguf",  "out2.gguf" };
+    static const char *const names[] = { "in.gguf",  "tied.gguf", "odd.gguf",  "odder.gguf",
+                                         "nan.gguf", "out.gguf",  "out2.gguf", "kt.gguf" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unlink(path_of(names[i]));
     return rmdir(folder); // fails when something half-written stayed
@@ -511,6 +511,58 @@ static void refuse(struct quantize_options o, const char *part)
     assert_false(file_exists(path_of("out.gguf")) || file_exists(path_of("out.gguf.part")));
 }
 
+// Rows with heads, read in pieces that begin in rows' middles and end in others.
+static void rows_with_heads_are_read_whole(void **state)
+{
+    (void)state;
+    enum { COLS = 768, ROWS = 24 };
+    unsigned char rows[ROWS * (4 + 3 * 128)];
+    struct gguf_builder g = { 0 };
+    for (enum quant q = QUANT_IQ1_KT; q <= QUANT_IQ4_KT; q++) {
+        size_t row_bytes = quant_row_bytes(q, COLS);
+        for (size_t i = 0; i < sizeof rows; i++)
+            rows[i] = (unsigned char)(i * i * 41 + i / 7);
+        for (size_t r = 0; r < ROWS; r++) {
+            float head = 1e-5f * (float)(r + 1);
+            memcpy(rows + r * row_bytes, &head, 4);
+        }
+        char name[32];
+        snprintf(name, sizeof name, "%s.weight", quant_info(q)->name);
+        gguf_tensor(&g, name, quant_info(q)->ggml_id, 2, (uint64_t[]){ COLS, ROWS }, rows, ROWS * row_bytes);
+    }
+    gguf_image(&g);
+    FILE *file = fopen(path_of("kt.gguf"), "wb");
+    assert_int_equal(fwrite(g.image, 1, g.n, file), g.n);
+    fclose(file);
+    gguf_builder_free(&g);
+    struct watch w = { 0 };
+    struct err err = { 0 };
+    struct quantize_options o = { .input = path_of("kt.gguf"),
+                                  .output = path_of("out.gguf"),
+                                  .type = "F32",
+                                  .n_threads = 2,
+                                  .progress = watching,
+                                  .progress_arg = &w };
+    struct model_file *in, *out;
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    assert_ok(model_file_open(&in, o.input, &err), &err);
+    assert_ok(model_file_open(&out, o.output, &err), &err);
+    uint64_t total = 0;
+    for (size_t i = 0; i < 4; i++) {
+        const struct file_tensor *a = model_file_tensor_at(in, i), *b = model_file_tensor_at(out, i);
+        float want[COLS];
+        total += a->bytes;
+        assert_true(b->format == QUANT_F32 && b->bytes == ROWS * sizeof want);
+        for (size_t r = 0; r < ROWS; r++) {
+            quant_info(a->format)->decode(a->data + r * quant_row_bytes(a->format, COLS), want, COLS);
+            assert_memory_equal(b->data + r * sizeof want, want, sizeof want);
+        }
+    }
+    assert_true(w.last == total && w.total == total);
+    model_file_close(in);
+    model_file_close(out);
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -630,6 +682,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_nothing),
         cmocka_unit_test(the_second_time_changes_nothing),
         cmocka_unit_test(progress_reaches_the_end_or_stops),
+        cmocka_unit_test(rows_with_heads_are_read_whole),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(named_tensors_get_their_formats),
         cmocka_unit_test(a_dry_run_says_what_would_be),

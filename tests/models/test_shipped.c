@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <jansson.h>
 #include <unistd.h>
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 #include "models/golden.h"
 
 #define FOLDER SOURCE_DIR "/models/ingot-7m"

@@ -15,7 +15,7 @@
 #include "main/terminal/progress.h"
 #include "main/terminal/signals.h"
 #include "model_tools/bench_measure.h"
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 
 enum { MOST_LINES = 256, DEFAULT_CHUNK = 512, SPEED_ROUNDS = 3 };
 

@@ -1,9 +1,9 @@
 // quantize_plan.c - which tensor gets which format; see quantize.h for the rules and quantize_plan.h.
-#include "model_tools/quantize_plan.h"
+#include "model_tools/quantize/quantize_plan.h"
 #include <regex.h>
 #include "base/log.h"
 #include "base/mem.h"
-#include "model_tools/quantize_encode.h"
+#include "model_tools/quantize/quantize_encode.h"
 
 #define PLAIN(name, file_type, base)                 \
     {                                                \
@@ -114,7 +114,8 @@ static int64_t layer_of(struct str name)
 static bool is_quantized(const struct quantize_entry *e)
 {
     return e->from.n_dims >= 2 && e->from.format != QUANT_I32 && str_ends(e->name, STR(".weight")) &&
-           !str_ends(e->name, STR("_norm.weight")) && !str_ends(e->name, STR("ffn_gate_inp.weight"));
+           !str_ends(e->name, STR("_norm.weight")) && !str_ends(e->name, STR("ffn_gate_inp.weight")) &&
+           !str_ends(e->name, STR("shortconv.conv.weight")) && !str_ends(e->name, STR("ssm_conv1d.weight"));
 }
 
 // The first and last eighth of the layers, and every third of the others.

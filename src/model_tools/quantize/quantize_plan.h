@@ -3,7 +3,7 @@
 #pragma once
 #include "base/arena.h"
 #include "format/gguf_write.h"
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 #include "models/model.h"
 
 enum quantize_role { ROLE_VALUE, ROLE_DOWN, ROLE_OUTPUT };

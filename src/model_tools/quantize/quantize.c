@@ -1,15 +1,16 @@
 // quantize.c - see quantize.h. Tensors are converted one after the other, in chunks of a few million
 // elements: all threads decode and encode fixed ranges of a chunk, then the chunk is written. A tensor that
 // already has its format is copied as it is.
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 #include <math.h>
 #include <sys/stat.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "model_tools/imatrix_file.h"
-#include "model_tools/quantize_encode.h"
-#include "model_tools/quantize_plan.h"
+#include "model_tools/quantize/quantize_encode.h"
+#include "model_tools/quantize/quantize_plan.h"
+#include "models/binding/joined.h"
 
 enum { PIECE = 4096, CHUNK_PIECES = 1024, MAX_THREADS = 256 }; // PIECE: elements, a multiple of every block
 
@@ -50,22 +51,22 @@ static void read_joined(const struct quantize_entry *e, uint64_t first, float *o
 
 static void read_elements(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
 {
-    const struct quant_info *info = quant_info(e->from.format);
-    uint64_t n_cols = e->from.n_dims == 1 ? 1 : e->from.dims[e->from.n_dims - 1], n_rows = e->from.dims[0];
+    const struct quant_rows rows = { e->from.format, e->from.data, e->from.dims[e->from.n_dims - 1] };
+    uint64_t n_cols = e->from.n_dims == 1 ? 1 : rows.n_cols, n_rows = e->from.dims[0];
 
     if (e->joined) {
         read_joined(e, first, out, n);
         return;
     }
     if (!e->paired_heads) {
-        info->decode(e->from.data + first / info->block_elements * info->block_bytes, out, n);
+        quant_read(&rows, first, out, n);
         return;
     }
     for (size_t done = 0, take; done < n; done += take) { // plain numbers: only safetensors need reordering
         uint64_t row = (first + done) / n_cols, col = (first + done) % n_cols;
         take = n_cols - col < n - done ? (size_t)(n_cols - col) : n - done;
         uint64_t at = paired_row(row, n_rows, e->paired_heads) * n_cols + col;
-        info->decode(e->from.data + at * info->block_bytes, out + done, take);
+        quant_read(&rows, at, out + done, take);
     }
 }
 
@@ -134,6 +135,23 @@ static bool advance(struct job *job, uint64_t bytes, struct err *err)
     return job->w.out.first.code == ERR_NONE ? true : (*err = job->w.out.first, false);
 }
 
+static uint64_t elements_of(const struct file_tensor *t)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < t->n_dims; i++)
+        n *= t->dims[i];
+    return n;
+}
+
+// Of the tensor's bytes, those that lie before an element.
+static uint64_t bytes_before(const struct file_tensor *t, uint64_t element)
+{
+    const struct quant_info *info = quant_info(t->format);
+    return element / t->dims[t->n_dims - 1] * info->head_bytes +
+           element / info->block_elements * info->block_bytes;
+}
+
 static bool copy_joined(struct job *job, struct err *err)
 {
     const struct file_tensor *t = &job->entry->joined->tensor;
@@ -197,8 +215,8 @@ static bool find_importance(struct job *job, struct err *err)
 static bool encode_tensor(struct job *job, struct err *err)
 {
     const struct file_tensor *t = &job->entry->from;
-    const struct quant_info *from = quant_info(t->format), *to = quant_info(job->entry->format);
-    uint64_t total = t->bytes / from->block_bytes * from->block_elements;
+    const struct quant_info *to = quant_info(job->entry->format);
+    uint64_t total = elements_of(t), done = 0;
 
     if (!find_importance(job, err))
         return false;
@@ -209,8 +227,10 @@ static bool encode_tensor(struct job *job, struct err *err)
         if (!check_chunk(job, err))
             return false;
         gguf_write_data(&job->w, job->chunk, job->n / to->block_elements * to->block_bytes);
-        if (!advance(job, job->n / from->block_elements * from->block_bytes, err))
+        uint64_t now = bytes_before(t, job->first + job->n);
+        if (!advance(job, now - done, err))
             return false;
+        done = now;
     }
     return true;
 }
@@ -254,9 +274,9 @@ static void describe_tensor(struct job *job, const struct quantize_entry *e)
 {
     const struct quantize_options *o = job->options;
     struct quantize_tensor t = { .from = &e->from, .name = e->name, .format = e->format };
-    const struct quant_info *from = quant_info(e->from.format);
+    uint64_t n_cols = e->from.dims[e->from.n_dims - 1];
 
-    quant_bytes(e->format, e->from.bytes / from->block_bytes * from->block_elements, &t.bytes);
+    quant_bytes(e->format, elements_of(&e->from) / n_cols, n_cols, &t.bytes);
     job->bytes_out += t.bytes;
     job->entry = e;
     job->n_weighted += is_weighted(job);
@@ -350,7 +370,7 @@ static bool quantize_open(struct job *job, struct err *err)
     job->plan.arena = arena_create((size_t)1 << 30);
     if (!job->plan.arena)
         return err_memory(err, "quantizing");
-    return model_file_open(&job->file, o->input, err) &&
+    return model_file_open(&job->file, o->input, err) && model_file_guard(job->file, err) &&
            (!o->imatrix || imatrix_file_read(&job->imatrix, o->imatrix, err)) &&
            (!o->output || gguf_write_create(&job->w, o->output, err));
 }
@@ -369,7 +389,7 @@ bool quantize_file(const struct quantize_options *options, struct quantize_resul
         *result = (struct quantize_result){ job->total,           job->bytes_out,
                                             job->plan.n,          job->plan.n_quantized,
                                             job->plan.n_fallback, job->n_weighted };
-    ok = ok && (!options->output || gguf_write_commit(&job->w, err));
+    ok = ok && !model_file_lost(job->file, err) && (!options->output || gguf_write_commit(&job->w, err));
     gguf_write_abort(&job->w);
     thread_pool_destroy(job->pool);
     mem_free(job->chunk);

@@ -3,8 +3,8 @@
 // Each group is fitted alone first (quantize_fit.h). Then the integers that stand for the groups' scales, and
 // minima, are chosen anew around those, with the block's halves fitted to all 256 elements at once.
 #include <math.h>
-#include "model_tools/quantize_encode.h"
-#include "model_tools/quantize_fit.h"
+#include "model_tools/quantize/quantize_encode.h"
+#include "model_tools/quantize/quantize_fit.h"
 #include "quant/iq4_xs.h"
 #include "quant/q2_k.h"
 #include "quant/q3_k.h"

@@ -3,10 +3,10 @@
 //
 // Q8_0 scales by the largest element, as every program does. The others search (quantize_fit.h) for the least
 // weighted error.
-#include "model_tools/quantize_encode.h"
+#include "model_tools/quantize/quantize_encode.h"
 #include <float.h>
 #include <math.h>
-#include "model_tools/quantize_fit.h"
+#include "model_tools/quantize/quantize_fit.h"
 #include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
 #include "quant/q4_0.h"

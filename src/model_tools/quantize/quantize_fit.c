@@ -1,6 +1,6 @@
 // quantize_fit.c - see quantize_fit.h. Sums run in four lanes, so that compilers can use vectors and the
 // order is fixed.
-#include "model_tools/quantize_fit.h"
+#include "model_tools/quantize/quantize_fit.h"
 #include <math.h>
 #include <string.h>
 
@@ -127,6 +127,32 @@ void fit_affine(struct fit *best, const struct points *p, int q_max, bool base_n
             break;
 }
 
+// Keeps q with this line, if it is better.
+static void keep_better(struct fit *best, const struct points *p, const float *q, const float line[2])
+{
+    float error = error_of(q, p, line);
+
+    if (!(error < best->error))
+        return;
+    best->error = error;
+    best->scale = line[0];
+    memcpy(best->q, q, (size_t)p->n * sizeof *q);
+}
+
+// A fit to be improved, and the element of the largest magnitude with its sign. false: all are 0, and so is
+// the fit.
+static bool begin_fit(struct fit *best, const struct points *p, float *largest)
+{
+    *largest = 0;
+    for (int i = 0; i < p->n; i++)
+        *largest = fabsf(p->x[i]) > fabsf(*largest) ? p->x[i] : *largest;
+    *best = (struct fit){ 0 };
+    if (!(fabsf(*largest) > 1e-30f))
+        return false;
+    best->error = INFINITY;
+    return true;
+}
+
 static void try_signed(struct fit *best, const struct points *p, int q_size, float scale)
 {
     const int range[2] = { -q_size, q_size - 1 };
@@ -135,25 +161,16 @@ static void try_signed(struct fit *best, const struct points *p, int q_size, flo
     round_to(q, p, line, range);
     struct sums s = sums_of(q, p);
     line[0] = s.qq > 0 ? s.xq / s.qq : 0;
-    float error = error_of(q, p, line);
-    if (!(error < best->error))
-        return;
-    best->error = error;
-    best->scale = line[0];
-    memcpy(best->q, q, (size_t)p->n * sizeof *q);
+    keep_better(best, p, q, line);
 }
 
 void fit_signed(struct fit *best, const struct points *p, int q_size)
 {
     enum { GUESSES = 21 };
-    float largest = 0;
+    float largest;
 
-    for (int i = 0; i < p->n; i++)
-        largest = fabsf(p->x[i]) > fabsf(largest) ? p->x[i] : largest;
-    *best = (struct fit){ 0 };
-    if (!(fabsf(largest) > 1e-30f))
+    if (!begin_fit(best, p, &largest))
         return;
-    best->error = INFINITY;
     for (int guess = 0; guess < GUESSES;
          guess++) // the largest element at -q_size, or up to a step beyond, or short of it
         try_signed(best, p, q_size, -largest / ((float)q_size - 1.0f + 0.1f * (float)guess));
@@ -200,25 +217,16 @@ static void try_levels(struct fit *best, const struct points *p, float scale, co
     fit_round_to_levels(q, p, scale, levels);
     struct sums s = sums_of(q, p);
     float line[2] = { s.qq > 0 ? s.xq / s.qq : 0, 0 };
-    float error = error_of(q, p, line);
-    if (!(error < best->error))
-        return;
-    best->error = error;
-    best->scale = line[0];
-    memcpy(best->q, q, (size_t)p->n * sizeof *q);
+    keep_better(best, p, q, line);
 }
 
 void fit_to_levels(struct fit *best, const struct points *p, const struct fit_levels *levels)
 {
     enum { GUESSES = 9 };
-    float largest = 0;
+    float largest;
 
-    for (int i = 0; i < p->n; i++)
-        largest = fabsf(p->x[i]) > fabsf(largest) ? p->x[i] : largest;
-    *best = (struct fit){ 0 };
-    if (!(fabsf(largest) > 1e-30f))
+    if (!begin_fit(best, p, &largest))
         return;
-    best->error = INFINITY;
     for (int guess = 0; guess < GUESSES;
          guess++) { // the largest element at either end, or a little beyond or short of it
         float stretch = 0.84f + 0.04f * (float)guess;
