@@ -4,7 +4,6 @@
 #include <strings.h>
 
 enum { MAX_PARTS = 999 };
-static const uint32_t NONE = UINT32_MAX;
 
 // ---- names
 
@@ -117,7 +116,7 @@ static struct str upper(struct str s, struct arena *arena)
     return copy;
 }
 
-// By binary search: NONE when no file has this path.
+// By binary search: HUB_NO_FILE when no file has this path.
 static uint32_t file_find(const struct hub_files *files, struct str path)
 {
     size_t from = 0, to = files->n;
@@ -130,7 +129,7 @@ static uint32_t file_find(const struct hub_files *files, struct str path)
         from = order < 0 ? mid + 1 : from;
         to = order < 0 ? to : mid;
     }
-    return NONE;
+    return HUB_NO_FILE;
 }
 
 static uint32_t part_find(const struct hub_files *files, const struct split_name *first, uint64_t no)
@@ -138,7 +137,7 @@ static uint32_t part_find(const struct hub_files *files, const struct split_name
     char path[1280];
     int n = snprintf(path, sizeof path, "%.*s-%05llu-of-%05llu%.*s", (int)first->stem.n, first->stem.at,
                      (unsigned long long)no, (unsigned long long)first->count, STR_ARG(first->ending));
-    return n > 0 && (size_t)n < sizeof path ? file_find(files, (struct str){ path, (size_t)n }) : NONE;
+    return n > 0 && (size_t)n < sizeof path ? file_find(files, (struct str){ path, (size_t)n }) : HUB_NO_FILE;
 }
 
 // The file and, of a split one, the parts after it up to the first that is missing: the work is bounded by
@@ -149,7 +148,7 @@ static bool parts_add(const struct hub_files *files, uint32_t at, struct str end
     struct split_name split = split_read(files->at[at].path, ending);
     uint64_t n = 1;
 
-    while (split.no == 1 && n < split.count && part_find(files, &split, n + 1) != NONE)
+    while (split.no == 1 && n < split.count && part_find(files, &split, n + 1) != HUB_NO_FILE)
         n++;
     m->whole = n >= split.count && split.no <= 1;
     m->files = arena_alloc_array(arena, n, sizeof *m->files);
@@ -191,11 +190,11 @@ static bool in_root(struct str path, const char *ending)
 }
 
 // The weights of a folder as the reader of safetensors takes them: the shards of an index, else
-// model.safetensors, else the only file. NONE where there are none.
+// model.safetensors, else the only file. HUB_NO_FILE where there are none.
 static uint32_t weights_find(const struct hub_files *files)
 {
-    bool indexed = file_find(files, STR("model.safetensors.index.json")) != NONE;
-    uint32_t only = NONE, n = 0;
+    bool indexed = file_find(files, STR("model.safetensors.index.json")) != HUB_NO_FILE;
+    uint32_t only = HUB_NO_FILE, n = 0;
 
     for (uint32_t i = 0; i < files->n; i++) {
         if (!in_root(files->at[i].path, ".safetensors"))
@@ -229,7 +228,7 @@ static bool folder_add(const struct hub_files *files, struct hub_models *models,
     struct hub_model m = { .quant = STR("safetensors"), .folder = true }, shards = { 0 };
     uint32_t weights = weights_find(files);
 
-    if (weights == NONE || file_find(files, STR("config.json")) == NONE)
+    if (weights == HUB_NO_FILE || file_find(files, STR("config.json")) == HUB_NO_FILE)
         return true;
     m.files = arena_alloc_array(arena, files->n, sizeof *m.files);
     if (!m.files || !parts_add(files, weights, STR(".safetensors"), &shards, arena))
@@ -336,4 +335,49 @@ const struct hub_model *hub_models_choose(const struct hub_files *files, const s
     err_set(err, ERR_NOT_FOUND, "%s: parts of %.*s are missing", name->repo,
             STR_ARG(files->at[chosen->files[0]].path));
     return NULL;
+}
+
+// ---- eyes
+
+static struct str folder_name(struct str path)
+{
+    return str_from_to(path, 0, path.n - base_name(path).n);
+}
+
+// Of 16 bits first: small, and no worse than the original.
+static uint32_t eyes_rank(struct str path)
+{
+    static const char *const quants[] = { "F16", "BF16", "Q8_0", "F32" };
+    struct str quant = quant_of(str_from_to(path, 0, path.n - STR(".gguf").n));
+    uint32_t i = 0;
+
+    while (i < sizeof quants / sizeof *quants && !eq_fold(quant, str_from(quants[i])))
+        i++;
+    return i;
+}
+
+uint32_t hub_model_eyes(const struct hub_files *files, const struct hub_model *model)
+{
+    struct str folder = folder_name(files->at[model->files[0]].path);
+    uint32_t best = HUB_NO_FILE;
+
+    for (uint32_t i = 0; i < files->n && !model->folder; i++) {
+        struct str path = files->at[i].path;
+        if (str_ends(path, STR(".gguf")) && starts_fold(base_name(path), "mmproj") &&
+            str_eq(folder_name(path), folder) &&
+            (best == HUB_NO_FILE || eyes_rank(path) < eyes_rank(files->at[best].path)))
+            best = i;
+    }
+    return best;
+}
+
+bool hub_model_shares_eyes(const struct hub_files *files, const struct hub_models *models,
+                           const struct hub_model *model)
+{
+    struct str folder = folder_name(files->at[model->files[0]].path);
+    size_t n = 0;
+
+    for (size_t i = 0; i < models->n; i++)
+        n += !models->at[i].folder && str_eq(folder_name(files->at[models->at[i].files[0]].path), folder);
+    return n > 1;
 }

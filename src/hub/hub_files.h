@@ -8,6 +8,7 @@
 #include "hub/hub.h"
 
 enum { HUB_MAX_FILES = 20000 };
+#define HUB_NO_FILE UINT32_MAX
 
 struct hub_file {
     struct str path;
@@ -46,3 +47,10 @@ bool hub_models_find(const struct hub_files *files, struct hub_models *models, s
 // safetensors folder where there is no GGUF file. NULL: ERR_NOT_FOUND, and the message lists the models.
 const struct hub_model *hub_models_choose(const struct hub_files *files, const struct hub_models *models,
                                           const struct hub_name *name, struct err *err);
+
+// The vision projector (mmproj) of a GGUF model, by index: one for all models of its folder, since an engine
+// takes the only mmproj*.gguf beside a model. HUB_NO_FILE: there is none.
+uint32_t hub_model_eyes(const struct hub_files *files, const struct hub_model *model);
+// Whether another GGUF model of the folder has the same.
+bool hub_model_shares_eyes(const struct hub_files *files, const struct hub_models *models,
+                           const struct hub_model *model);

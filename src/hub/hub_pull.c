@@ -233,6 +233,25 @@ static bool name_all(const struct hub_job *job, const struct hub_name *name, con
 
 // ---- the pull
 
+// The model and its eyes. NULL without memory.
+static const struct hub_model *with_eyes(const struct hub_files *files, const struct hub_model *m,
+                                         struct arena *arena, struct err *err)
+{
+    uint32_t *list = arena_alloc_array(arena, m->n_files + 1, sizeof *list), eyes = hub_model_eyes(files, m);
+    struct hub_model *both = arena_alloc(arena, sizeof *both);
+
+    if (!both || !list) {
+        err_memory(err, "a list of files");
+        return NULL;
+    }
+    *both = *m;
+    memcpy(list, m->files, m->n_files * sizeof *list);
+    both->files = list;
+    if (eyes != HUB_NO_FILE)
+        list[both->n_files++] = eyes;
+    return both;
+}
+
 static bool pull_model(struct hub_job *job, const struct hub_name *name, struct arena *arena,
                        struct hub_pulled *pulled, struct err *err)
 {
@@ -241,7 +260,8 @@ static bool pull_model(struct hub_job *job, const struct hub_name *name, struct 
 
     if (!list_fetch(job, name, &files, arena, err) || !hub_models_find(&files, &models, arena, err))
         return false;
-    const struct hub_model *m = hub_models_choose(&files, &models, name, err);
+    const struct hub_model *chosen = hub_models_choose(&files, &models, name, err);
+    const struct hub_model *m = chosen ? with_eyes(&files, chosen, arena, err) : NULL;
     memcpy(job->commit, files.commit, sizeof job->commit);
     if (!m || !check_room(job, &files, m, err))
         return false;

@@ -1,6 +1,7 @@
 // hub_pull.h - brings a model from the hub into the cache.
 //
-// One request lists the files with their sizes and digests. Each missing file is fetched into
+// With a GGUF model comes the vision projector in its folder (mmproj). One request lists the files with their
+// sizes and digests. Each missing file is fetched into
 // blobs/OID.incomplete, which a later pull resumes, and renamed when its digest is right. Links are made when
 // all files are complete, that of the model's first file last, then the ref. A kill at any moment leaves the
 // previous state and the parts. A second pull of the same file waits and finds it complete; the lock is the

@@ -33,20 +33,27 @@ static bool note_unlinked(struct hub_repo *r, const struct hub_file *f)
     return oid || err_memory(r->err, "a list of files");
 }
 
-// Unlinks the model's files, the first one first: without it the model is not found any more.
-static bool unlink_model(struct hub_repo *r, const struct hub_snapshot *snap, const struct hub_model *m)
+static bool unlink_file(struct hub_repo *r, const struct hub_snapshot *snap, const struct hub_file *f)
 {
     char path[HUB_PATH];
 
-    for (size_t i = 0; i < m->n_files; i++) {
-        const struct hub_file *f = &snap->files.at[m->files[i]];
-        if (!note_unlinked(r, f))
-            return false;
-        if (snprintf(path, sizeof path, "%s/snapshots/%s/%s", r->path, snap->files.commit, f->path.at) <
-            HUB_PATH)
-            (void)unlink(path);
-    }
+    if (!note_unlinked(r, f))
+        return false;
+    if (snprintf(path, sizeof path, "%s/snapshots/%s/%s", r->path, snap->files.commit, f->path.at) < HUB_PATH)
+        (void)unlink(path);
     return true;
+}
+
+// Unlinks the model's files, the first one first: without it the model is not found any more.
+static bool unlink_model(struct hub_repo *r, const struct hub_snapshot *snap, const struct hub_model *m)
+{
+    uint32_t eyes = hub_model_eyes(&snap->files, m);
+
+    for (size_t i = 0; i < m->n_files; i++)
+        if (!unlink_file(r, snap, &snap->files.at[m->files[i]]))
+            return false;
+    return eyes == HUB_NO_FILE || hub_model_shares_eyes(&snap->files, &snap->models, m) ||
+           unlink_file(r, snap, &snap->files.at[eyes]);
 }
 
 static bool unlink_snapshot(struct hub_repo *r, const struct hub_snapshot *snap)

@@ -1,10 +1,13 @@
-// verb_quantize.c - ingot quantize: arguments, bar and figures; the work is in model_tools/quantize.c.
-#include "main/settings.h"
+// verb_quantize.c - ingot quantize: arguments, bar and figures; the work is in
+// model_tools/quantize/quantize.c.
+#include "main/quantize_exl3.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
 #include "main/terminal/progress.h"
 #include "main/terminal/signals.h"
-#include "model_tools/quantize.h"
+#include "model_tools/model_info.h"
+#include "model_tools/quantize/quantize.h"
+#include "model_tools/quantize/quantize_eyes.h"
 
 // "PATTERN=TYPE" of --tensor-type, parted at the last '='.
 static bool find_overrides(const struct verb_call *call, struct quantize_options *options)
@@ -12,6 +15,8 @@ static bool find_overrides(const struct verb_call *call, struct quantize_options
     const struct option_list *list = &call->settings->tensor_types;
     struct quantize_override *overrides = arena_alloc_array(call->arena, list->n + 1, sizeof *overrides);
 
+    if (!overrides)
+        fail("out of memory for --tensor-type");
     for (size_t i = 0; i < list->n && overrides; i++) {
         size_t at = str_find_last(str_from(list->at[i]), '=');
         if (at == SIZE_MAX || at == 0) {
@@ -52,11 +57,37 @@ static void print_result(const struct quantize_options *o, const struct quantize
             (unsigned long long)r->n_tensors, weighted, (unsigned long long)r->n_fallback);
 }
 
+// Whether eyes that are there may not have been seen.
+static bool is_unsure(const struct err *why)
+{
+    return why->code == ERR_MEMORY || why->code == ERR_IO;
+}
+
+// A model that sees keeps its eyes.
+static bool write_eyes(const struct settings *s, const struct quantize_options *options, struct err *err)
+{
+    struct quantize_eyes q = { .output = options->output, .type = options->type };
+    struct model_info info;
+
+    if (!model_info_open(&info, options->input, 0, err))
+        return false;
+    bool sees = info.known && info.eyes.known;
+    const struct err *why = info.known ? &info.eyes.unknown : &info.unknown;
+    bool ok = sees ? quantize_eyes_write(&q, &info.eyes.tower, err) : !is_unsure(why);
+    if (!sees && !ok)
+        *err = *why;
+    model_info_close(&info);
+    if (ok && sees && q.path[0] && !s->quiet)
+        fprintf(stderr, "%s: the eyes of the model, %.1f MiB of tensors\n", q.path,
+                (double)q.bytes / 1048576.0);
+    return ok;
+}
+
 static int quantize(const struct settings *s, struct quantize_options *options, struct progress *progress)
 {
     struct quantize_result result;
     struct err err;
-    bool ok = quantize_file(options, &result, &err);
+    bool ok = quantize_file(options, &result, &err) && (s->dry_run || write_eyes(s, options, &err));
 
     progress_end(progress);
     if (!ok) {
@@ -82,6 +113,11 @@ int verb_quantize(const struct verb_call *call)
                                         .progress_arg = &progress,
                                         .on_tensor = s->dry_run ? print_tensor : NULL };
 
+    if (s->exl3_bits && words->n != 2)
+        return fail_usage("quantize --exl3: found %zu operands, expected two folders: INPUT OUTPUT",
+                          words->n);
+    if (s->exl3_bits)
+        return quantize_exl3(s, words->at[0], words->at[1]);
     if (words->n != 3 && !(s->dry_run && words->n == 2))
         return fail_usage("quantize: found %zu operands, expected three: INPUT OUTPUT TYPE", words->n);
     options.input = words->at[0];

@@ -142,6 +142,12 @@ static void a_safetensors_folder_comes_with_its_json_files(void **state)
                                "chat_template.jinja consolidated.safetensors",
                                "a/b"),
                         "model.safetensors chat_template.jinja config.json tokenizer.json");
+    assert_string_equal(
+        chosen("1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors config.json "
+               "model.safetensors onnx/config.json",
+               "a/b"),
+        "model.safetensors 1_Pooling/config.json 2_Dense/config.json "
+        "2_Dense/model.safetensors config.json");
     assert_string_equal(chosen("config.json model.safetensors.index.json model-00001-of-00002.safetensors "
                                "model-00002-of-00002.safetensors",
                                "a/b:safetensors"),

@@ -153,6 +153,37 @@ static void all_files_of_a_model_arrive(void **state)
     assert_true(file_is_directory(path));
 }
 
+// One vision projector comes with every GGUF model of its folder, and goes with the last of them.
+static void the_eyes_of_a_model_arrive(void **state)
+{
+    static const char *const paths[] = { "m-Q4_K_M.gguf",     "m-Q8_0.gguf",        "mmproj-m-F32.gguf",
+                                         "mmproj-m-f16.gguf", "mmproj-m-Q8_0.gguf", "x/m-Q6_K.gguf",
+                                         "x/mmproj.gguf" };
+    struct pull_place *p = *state;
+    struct hub_pulled pulled;
+    uint64_t freed;
+    struct err err;
+
+    for (size_t i = 0; i < 7; i++)
+        mirror_add(&p->mirror, paths[i], 1000 + i, true);
+    assert_ok(pull(p, "a/b", &pulled, &err), &err);
+    assert_non_null(strstr(pulled.path, "/m-Q4_K_M.gguf"));
+    assert_int_equal(mirror_n_files_asked(&p->mirror), 2);
+    assert_int_equal(pulled.bytes, 1000 + 1003);
+    assert_ok(pull(p, "a/b:Q8_0", &pulled, &err), &err);
+    assert_int_equal(mirror_n_files_asked(&p->mirror), 3);
+    assert_ok(pull(p, "a/b:Q6_K", &pulled, &err), &err);
+    for (size_t i = 0; i < 7; i++)
+        assert_int_equal(file_is_right(p, &p->mirror.files[i]), i != 2 && i != 4);
+    assert_ok(hub_remove(&p->hub, "a/b:Q4_K_M", &freed, &err), &err);
+    assert_int_equal(freed, 1000);
+    assert_ok(hub_remove(&p->hub, "a/b:Q8_0", &freed, &err), &err);
+    assert_int_equal(freed, 1001 + 1003);
+    assert_ok(hub_remove(&p->hub, "a/b:Q6_K", &freed, &err), &err);
+    assert_int_equal(freed, 1005 + 1006);
+    assert_false(file_exists(pulled.path));
+}
+
 static void a_newer_revision_leaves_the_old_one(void **state)
 {
     struct pull_place *p = *state;
@@ -726,6 +757,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_file_arrives_where_others_look_for_it),
         TEST(all_files_of_a_model_arrive),
+        TEST(the_eyes_of_a_model_arrive),
         TEST(a_newer_revision_leaves_the_old_one),
         cmocka_unit_test(sums_are_those_of_git),
         TEST(what_passes_is_overcome),
