@@ -185,6 +185,8 @@ static const struct option doctor_options[] = {
 
 static const struct option quantize_options[] = {
     { "--imatrix", OPTION_STRING, AT(imatrix), "FILE", NULL, 0, 0, NULL, "weigh errors by this importance matrix, from ingot imatrix or llama-imatrix" },
+    { "--exl3", OPTION_U32, AT(exl3_bits), "BITS", NULL, 1, 8, NULL, "write INPUT, a folder of safetensors, as a folder of EXL3 with so many bits a weight; then there is no TYPE" },
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "with --exl3: a text that shows which columns matter; -: stdin" },
     { "--chunks", OPTION_U32, AT(n_chunks), "N", "0", 0, 0, "-1", "chunks of 512 tokens of that text that are read at most; 0 or -1: all" },
     { "--tensor-type", OPTION_LIST, AT(tensor_types), "PATTERN=TYPE", NULL, 0, 0, NULL, "a format for the matrices whose names match the regular expression, such as ffn_down=Q6_K; may be given more than once, and the first that matches holds" },
     { "--dry-run", OPTION_FLAG, AT(dry_run), NULL, NULL, 0, 0, NULL, "write nothing: list each tensor, its format and bytes, and the sum; OUTPUT may be left out" },
@@ -321,7 +323,8 @@ static const char quantize_text[] =
     "IQ4_NL, IQ4_XS, Q4_1, Q4_0, MXFP4, MXFP4_MOE, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K. A format for --tensor-type has no _M or _S. OUTPUT appears when it is complete.\n\n"
     "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
     "  ingot quantize model-f16.gguf model-q2.gguf Q2_K --imatrix imatrix.gguf --tensor-type 'blk\\.[01]\\.=Q4_K'\n"
-    "  ingot quantize --dry-run model-f16.gguf IQ4_XS";
+    "  ingot quantize --dry-run model-f16.gguf IQ4_XS\n"
+    "  ingot quantize --exl3 4 -f calibration.txt model-folder model-exl3-folder";
 
 static const char imatrix_text[] =
     "For each column of a weight's input: the mean square of what the text sends there, experts apart. quantize --imatrix weighs errors by it. The file "

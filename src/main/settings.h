@@ -45,6 +45,7 @@ struct settings {
     // quantize, imatrix
     const char *imatrix, *imatrix_output;
     struct option_list tensor_types;
+    uint32_t exl3_bits;
     bool dry_run;
     // eval
     const char *save_logits, *kl_file, *scratch;

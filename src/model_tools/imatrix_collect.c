@@ -5,6 +5,7 @@
 #include <math.h>
 #include "base/mem.h"
 #include "engine/api.h"
+#include "engine/stage/away.h"
 #include "models/arch.h"
 #include "ops/experts/experts.h"
 #include "ops/gate_up/gate_up.h"
@@ -19,6 +20,7 @@ struct named_weight {
 
 struct collector {
     struct imatrix *m;
+    struct moments *moments;      // or NULL
     struct named_weight *weights; // of all layers
     size_t n_weights;
     struct buf rows, norm, ids; // copies of operands
@@ -69,7 +71,7 @@ static bool name_weights(struct collector *c, const struct engine_loaded *l, str
         mem_alloc_array((size_t)l->model.config.n_layers * l->model.arch->n_weights, sizeof *c->weights);
     ok = c->weights != NULL;
     for (uint32_t i = 0; i < l->n_stages && ok; i++)
-        ok = name_stage(c, &l->stages[i]);
+        ok = name_stage(c, &l->stages[i]) && (!l->stages[i].away || name_stage(c, &l->stages[i].away->stage));
     return ok || err_memory(err, "the names of weights");
 }
 
@@ -145,6 +147,21 @@ static void add_squares(double *sums, const float *x, uint32_t n)
         sums[i] += (double)x[i] * (double)x[i];
 }
 
+static bool add_moments(struct collector *c, const struct input_rows *rows, const struct operand *weights,
+                        uint32_t n_weights, struct err *err)
+{
+    struct str names[3];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < n_weights && c->moments; i++) {
+        const struct named_weight *w = weights[i].weight ? named(c, weights[i].weight) : NULL;
+        if (w)
+            names[n++] = w->name;
+    }
+    return n == 0 ||
+           moments_add(c->moments, names, n, rows->at, (const uint32_t[2]){ rows->n, rows->n_cols }, err);
+}
+
 // The same rows for several weights: summed once.
 static bool add_dense(struct collector *c, const struct input_rows *rows, const struct operand *weights,
                       uint32_t n_weights, struct err *err)
@@ -171,7 +188,7 @@ static bool add_dense(struct collector *c, const struct input_rows *rows, const 
         if (e)
             e->counts[0] += rows->n;
     }
-    return true;
+    return add_moments(c, rows, weights, n_weights, err);
 }
 
 // What a command with experts reads: row r's slot j, `n_cols` numbers wide, goes to expert ids[r][j].
@@ -279,7 +296,7 @@ static void watch(const struct imatrix_job *job, struct tape_watch watch)
     const struct engine_loaded *l = job->engine->inner.loaded;
 
     for (uint32_t i = 0; i < l->n_stages; i++)
-        l->stages[i].watch = watch;
+        stage_watch(&l->stages[i], watch);
 }
 
 static bool read_chunk(const struct imatrix_job *job, uint32_t chunk, struct err *err)
@@ -319,8 +336,11 @@ static bool check_finite(const struct imatrix *m, struct err *err)
 
 bool imatrix_collect(const struct imatrix_job *job, struct imatrix *m, struct err *err)
 {
-    struct collector c = { .m = m };
-    bool ok = name_weights(&c, job->engine->inner.loaded, err);
+    struct collector c = { .m = m, .moments = job->moments };
+    const struct engine_loaded *l = job->engine->inner.loaded;
+    bool ok = l->n_parts ? err_set(err, ERR_UNSUPPORTED,
+                                   "imatrix sees no ranks of a layer; leave out --tensor-parallel")
+                         : name_weights(&c, l, err);
 
     if (ok) {
         watch(job, (struct tape_watch){ before_command, &c });

@@ -138,7 +138,7 @@ static bool take_bytes(struct matrix_reader *r, void *to, size_t n)
     return true;
 }
 
-// An i32 from `least` on of which so many things of `bytes` each must follow.
+// Reads an i32 of at least `least`, a count of items of `bytes` each, and checks that they fit the rest.
 static bool take_count(struct matrix_reader *r, int32_t least, size_t bytes, uint32_t *n)
 {
     int32_t value;

@@ -10,7 +10,7 @@
 #include "gguf_builder.h"
 #include "model_tools/imatrix_collect.h"
 #include "model_tools/imatrix_file.h"
-#include "model_tools/quantize.h"
+#include "model_tools/quantize/quantize.h"
 
 enum { N_CHUNK = 40, N_CHUNKS = 2, COLS = 256 };
 

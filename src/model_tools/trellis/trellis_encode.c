@@ -1,0 +1,319 @@
+// trellis_encode.c - see trellis_encode.h.
+//
+// Inputs are rows here, as in the file: w[input][output]. With E the error of the coded matrix and M the
+// moments of the transformed inputs, the squared error of outputs is the trace of E^T M E. M = L D L^T in
+// blocks of 16 makes it a sum over blocks of L^T E weighed by D; from the last block to the first each is
+// coded as w - (L^T E of those behind it).
+#include "model_tools/trellis/trellis_encode.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+#include "base/mem.h"
+#include "model_tools/trellis/trellis_path.h"
+#include "quant/quant.h"
+
+enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK, MAX_THREADS = 64, LARGEST_HALF = 0x7bff };
+
+struct encoder {
+    const struct trellis_source *source;
+    struct trellis_code *code;
+    float *w, *missed; // [n_in, n_out]: what is to be coded; what coding it missed
+    double *l;         // [n_in, n_in]: moments, then their factor, then L
+    struct trellis_path *paths[MAX_THREADS];
+    uint32_t block; // of rows
+    atomic_uint next;
+};
+
+static uint32_t padded(uint32_t n)
+{
+    return (n + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+// ---- factors and transforms
+
+// Sylvester's matrix over sqrt(128) on each 128 numbers, `stride` apart.
+static void turn(float *x, uint32_t n, size_t stride)
+{
+    for (uint32_t first = 0; first < n; first += BLOCK) {
+        float v[BLOCK];
+        for (uint32_t i = 0; i < BLOCK; i++)
+            v[i] = x[(first + i) * stride] * 0.08838834764831845f;
+        for (uint32_t apart = 1; apart < BLOCK; apart *= 2)
+            for (uint32_t i = 0; i < BLOCK; i++)
+                if (!(i & apart)) {
+                    float a = v[i], b = v[i + apart];
+                    v[i] = a + b;
+                    v[i + apart] = a - b;
+                }
+        for (uint32_t i = 0; i < BLOCK; i++)
+            x[(first + i) * stride] = v[i];
+    }
+}
+
+// SplitMix64 (Steele et al., 2014).
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+// The root mean square times `gain` as a half; divides the numbers by it. Of nothing but zeros it is 0, so
+// that what coding misses there is not seen.
+static uint16_t take_factor(float *x, uint32_t n, size_t stride, float gain)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i * stride] * (double)x[i * stride];
+    uint16_t half = quant_float_to_half((float)sqrt(sum / n) * gain);
+    if (half > LARGEST_HALF)
+        half = LARGEST_HALF;
+    float factor = quant_half_to_float(half);
+    for (uint32_t i = 0; i < n; i++)
+        x[i * stride] = factor > 0 ? x[i * stride] / factor : 0;
+    return half;
+}
+
+static void negate(float *x, uint32_t n, size_t stride, uint16_t *factor)
+{
+    *factor ^= 0x8000;
+    for (uint32_t i = 0; i < n; i++)
+        x[i * stride] = -x[i * stride];
+}
+
+// Makes w what the trellis codes: as normal as transforms make it, of the size 1 / gain.
+static void transform(struct encoder *e, float gain)
+{
+    const uint32_t n_in = e->code->n_in, n_out = e->code->n_out;
+    uint64_t random = e->source->seed;
+
+    for (uint32_t o = 0; o < n_out; o++) {
+        e->code->svh[o] = take_factor(e->w + o, n_in, n_out, 1);
+        if (draw(&random) & 1)
+            negate(e->w + o, n_in, n_out, &e->code->svh[o]);
+    }
+    for (uint32_t i = 0; i < n_in; i++)
+        turn(e->w + (size_t)i * n_out, n_out, 1);
+    for (uint32_t i = 0; i < n_in; i++) {
+        float *row = e->w + (size_t)i * n_out;
+        e->code->suh[i] = take_factor(row, n_out, 1, gain);
+        if (draw(&random) & 1)
+            negate(row, n_out, 1, &e->code->suh[i]);
+    }
+    for (uint32_t o = 0; o < n_out; o++)
+        turn(e->w + o, n_in, n_out);
+}
+
+// ---- moments
+
+// Of the transformed inputs, with a fortieth of their mean on the diagonal.
+static void transform_moments(struct encoder *e)
+{
+    const struct trellis_source *s = e->source;
+    const uint32_t n = e->code->n_in;
+    float *row = e->missed; // not used yet
+    double sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n; j++) {
+            bool there = i < s->cols && j < s->cols;
+            double m = !there ? 0 : s->moments ? s->moments[(size_t)i * s->cols + j] : i == j;
+            e->l[(size_t)i * n + j] = m * (double)quant_half_to_float(e->code->suh[i]) *
+                                      (double)quant_half_to_float(e->code->suh[j]);
+        }
+    for (uint32_t pass = 0; pass < 2; pass++) // rows, then columns by way of the transpose
+        for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t j = 0; j < n; j++)
+                row[j] = (float)(pass ? e->l[(size_t)j * n + i] : e->l[(size_t)i * n + j]);
+            turn(row, n, 1);
+            for (uint32_t j = 0; j < n; j++)
+                *(pass ? &e->l[(size_t)j * n + i] : &e->l[(size_t)i * n + j]) = (double)row[j];
+        }
+    for (uint32_t i = 0; i < n; i++)
+        sum += e->l[(size_t)i * n + i];
+    for (uint32_t i = 0; i < n; i++)
+        e->l[(size_t)i * n + i] += sum > 0 ? 0.025 * sum / n : 1;
+}
+
+// Cholesky's factor, in the lower triangle. The diagonal's addition keeps it positive; what rounding leaves
+// at or below zero becomes tiny.
+static void factorise(double *a, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j <= i; j++) {
+            double sum = a[(size_t)i * n + j];
+            for (uint32_t k = 0; k < j; k++)
+                sum -= a[(size_t)i * n + k] * a[(size_t)j * n + k];
+            if (i == j)
+                a[(size_t)i * n + i] = sqrt(sum > 1e-30 ? sum : 1e-30);
+            else
+                a[(size_t)i * n + j] = sum / a[(size_t)j * n + j];
+        }
+}
+
+// From Cholesky's factor to L, whose blocks on the diagonal are 1: rows below a block times its inverse.
+static void make_unit_blocks(double *a, uint32_t n)
+{
+    for (uint32_t b = 0; b < n; b += TILE)
+        for (uint32_t i = b + TILE; i < n; i++) {
+            double *row = a + (size_t)i * n + b;
+            for (uint32_t j = TILE; j-- > 0;) {
+                for (uint32_t k = j + 1; k < TILE; k++)
+                    row[j] -= row[k] * a[(size_t)(b + k) * n + b + j];
+                row[j] /= a[(size_t)(b + j) * n + b + j];
+            }
+        }
+}
+
+// ---- coding
+
+// Row `r` of the block, columns of one tile, and what the rows behind the block missed there.
+static void wanted_row(const struct encoder *e, uint32_t r, uint32_t first_out, float out[TILE])
+{
+    const uint32_t n_in = e->code->n_in, n_out = e->code->n_out, row = e->block * TILE + r;
+    double sums[TILE];
+
+    for (uint32_t o = 0; o < TILE; o++)
+        sums[o] = (double)e->w[(size_t)row * n_out + first_out + o];
+    for (uint32_t i = (e->block + 1) * TILE; i < n_in; i++) {
+        double l = e->l[(size_t)i * n_in + row];
+        for (uint32_t o = 0; o < TILE; o++)
+            sums[o] += l * (double)e->missed[(size_t)i * n_out + first_out + o];
+    }
+    for (uint32_t o = 0; o < TILE; o++)
+        out[o] = (float)sums[o];
+}
+
+static void encode_tile(struct encoder *e, uint32_t tile, struct trellis_path *path)
+{
+    const uint32_t n_out = e->code->n_out, bits = e->source->bits;
+    float wanted[TILE][TILE], decoded[TILE][TILE];
+
+    for (uint32_t r = 0; r < TILE; r++)
+        wanted_row(e, r, tile * TILE, wanted[r]);
+    trellis_path_find(path, (const float(*)[TILE])wanted,
+                      e->code->codes + ((size_t)e->block * (n_out / TILE) + tile) * TILE * bits, decoded);
+    for (uint32_t r = 0; r < TILE; r++)
+        for (uint32_t o = 0; o < TILE; o++) {
+            size_t at = (size_t)(e->block * TILE + r) * n_out + tile * TILE + o;
+            e->missed[at] = e->w[at] - decoded[r][o];
+        }
+}
+
+static void encode_tiles(void *arg, unsigned thread)
+{
+    struct encoder *e = arg;
+    const uint32_t n = e->code->n_out / TILE;
+
+    for (uint32_t tile; (tile = atomic_fetch_add_explicit(&e->next, 1, memory_order_relaxed)) < n;)
+        encode_tile(e, tile, e->paths[thread]);
+}
+
+// ---- a matrix
+
+// The size of normal numbers, relative to the codebook's, that the trellis misses least: a code with few bits
+// has few large numbers.
+static float best_gain(struct trellis_path *path)
+{
+    uint64_t random = 1;
+    float best = 1, tile[TILE][TILE], scaled[TILE][TILE], decoded[TILE][TILE];
+    double least = INFINITY;
+    uint16_t code[TILE * EXL3_MAX_BITS];
+
+    for (uint32_t i = 0; i < TILE * TILE; i++) {
+        double sum = 0; // of twelve numbers from 0 to 1: nearly normal
+        for (int k = 0; k < 12; k++)
+            sum += (double)(draw(&random) >> 11) * 0x1p-53;
+        tile[i / TILE][i % TILE] = (float)(sum - 6);
+    }
+    for (float gain = 0.76f; gain < 1.2f; gain += 0.04f) {
+        double miss = 0;
+        for (uint32_t i = 0; i < TILE * TILE; i++)
+            scaled[i / TILE][i % TILE] = tile[i / TILE][i % TILE] / gain;
+        trellis_path_find(path, (const float(*)[TILE])scaled, code, decoded);
+        for (uint32_t i = 0; i < TILE * TILE; i++)
+            miss += pow((double)(decoded[i / TILE][i % TILE] * gain - tile[i / TILE][i % TILE]), 2);
+        if (miss < least) {
+            least = miss;
+            best = gain;
+        }
+    }
+    return best;
+}
+
+static bool make_room(struct encoder *e, unsigned n_threads, struct err *err)
+{
+    struct trellis_code *c = e->code;
+    const size_t n = (size_t)c->n_in * c->n_out, words = n / TILE * e->source->bits;
+    bool ok = true;
+
+    e->w = mem_alloc_array(n, sizeof *e->w);
+    e->missed = mem_alloc_array(n, sizeof *e->missed);
+    e->l = mem_alloc_array((size_t)c->n_in * c->n_in, sizeof *e->l);
+    c->codes = mem_alloc_array(words + c->n_in + c->n_out, sizeof *c->codes);
+    c->suh = c->codes ? c->codes + words : NULL;
+    c->svh = c->codes ? c->suh + c->n_in : NULL;
+    for (unsigned i = 0; i < n_threads; i++)
+        ok &= (e->paths[i] = trellis_path_create(e->source->bits, e->source->codebook)) != NULL;
+    return (ok && e->w && e->missed && e->l && c->codes) || err_memory(err, "the trellis of a matrix");
+}
+
+static void load(struct encoder *e)
+{
+    const struct trellis_source *s = e->source;
+
+    for (uint32_t o = 0; o < s->rows; o++)
+        for (uint32_t i = 0; i < s->cols; i++)
+            e->w[(size_t)i * e->code->n_out + o] = s->w[(size_t)o * s->cols + i];
+}
+
+static double relative_error(const struct encoder *e)
+{
+    double missed = 0, all = 0;
+
+    for (size_t i = 0; i < (size_t)e->code->n_in * e->code->n_out; i++) {
+        missed += (double)e->missed[i] * (double)e->missed[i];
+        all += (double)e->w[i] * (double)e->w[i];
+    }
+    return all > 0 ? missed / all : 0;
+}
+
+bool trellis_encode(const struct trellis_source *source, struct thread_pool *pool, struct trellis_code *code,
+                    struct err *err)
+{
+    struct encoder e = { .source = source, .code = code };
+    unsigned n_threads = thread_pool_size(pool) < MAX_THREADS ? thread_pool_size(pool) : MAX_THREADS;
+
+    *code = (struct trellis_code){ .n_in = padded(source->cols), .n_out = padded(source->rows) };
+    bool ok = make_room(&e, n_threads, err);
+    if (ok) {
+        load(&e);
+        transform(&e, best_gain(e.paths[0]));
+        transform_moments(&e);
+        factorise(e.l, code->n_in);
+        make_unit_blocks(e.l, code->n_in);
+    }
+    for (uint32_t b = ok ? code->n_in / TILE : 0; b-- > 0;) {
+        e.block = b;
+        atomic_store(&e.next, 0);
+        thread_pool_run(pool, encode_tiles, &e);
+    }
+    code->error = ok ? relative_error(&e) : 0;
+    for (unsigned i = 0; i < n_threads; i++)
+        trellis_path_free(e.paths[i]);
+    mem_free(e.w);
+    mem_free(e.missed);
+    mem_free(e.l);
+    if (!ok)
+        trellis_code_free(code);
+    return ok;
+}
+
+void trellis_code_free(struct trellis_code *code)
+{
+    mem_free(code->codes);
+    *code = (struct trellis_code){ 0 };
+}

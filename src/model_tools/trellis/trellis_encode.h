@@ -1,0 +1,26 @@
+// trellis_encode.h - a matrix as EXL3 (quant/exl3.h): factors, Hadamard transforms, and the best paths
+// through the trellis, with each row's error carried into the ones that are still to be coded (LDLQ; Chee et
+// al., QuIP, 2023).
+#pragma once
+#include "base/err.h"
+#include "base/thread_pool.h"
+#include "quant/exl3.h"
+
+struct trellis_source {
+    const float *w;        // [rows, cols], one row per output
+    const double *moments; // [cols, cols]: the sum of x x^T over what is multiplied with w; NULL: not known
+    uint32_t rows, cols, bits;
+    enum exl3_codebook codebook;
+    uint64_t seed; // of the signs
+};
+
+// All in one allocation, at `codes`. n_in, n_out: padded to 128.
+struct trellis_code {
+    uint16_t *codes, *suh, *svh;
+    uint32_t n_in, n_out;
+    double error; // squared, relative: of the output, as far as moments tell
+};
+
+bool trellis_encode(const struct trellis_source *source, struct thread_pool *pool, struct trellis_code *code,
+                    struct err *err);
+void trellis_code_free(struct trellis_code *code); // a zeroed one is allowed
