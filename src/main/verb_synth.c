@@ -5,11 +5,12 @@
 #include "main/terminal/progress.h"
 #include "main/terminal/signals.h"
 #include "model_tools/random_model.h"
+#include "model_tools/random_shapes.h"
 
 static int print_shapes(void)
 {
-    for (size_t i = 0; random_model_names[i]; i++)
-        out_printf("%s\n", random_model_names[i]);
+    for (size_t i = 0; random_shape_at(i); i++)
+        out_printf("%s\n", random_shape_at(i)->name);
     return out_finish();
 }
 

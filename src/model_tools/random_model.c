@@ -2,66 +2,32 @@
 // that the disk sets the pace.
 #include "model_tools/random_model.h"
 #include "base/mem.h"
-#include "model_tools/quantize_plan.h"
+#include "model_tools/quantize/quantize_plan.h"
+#include "model_tools/random_encoder.h"
+#include "model_tools/random_hybrid.h"
+#include "model_tools/random_layers.h"
+#include "model_tools/random_shapes.h"
 #include "model_tools/random_tower.h"
 #include "text/tokenizer/tokenizer_random.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block
 
-struct shape {
-    const char *name, *arch;
-    uint32_t n_layers, n_cols, n_ffn, n_heads, n_kv_heads, head_dim, n_vocab;
-    float rope_base;
-    bool tied;
-    uint32_t n_experts, n_used, n_expert_ffn, n_shared;
-};
-
-// From the config.json of each model; the toys are for tests.
-static const struct shape shapes[] = {
-    { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0, 0 },
-    { "toy-qwen2", "qwen2", 2, 256, 512, 4, 2, 64, 512, 1e6f, true, 0, 0, 0, 0 },
-    { "toy-qwen3", "qwen3", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 0, 0, 0, 0 },
-    { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0, 0 },
-    { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
-    { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
-    { "smolvlm-256m", "llama", 30, 576, 1536, 9, 3, 64, 49280, 1e5f, false, 0, 0, 0, 0 },
-    { "smolvlm-500m", "llama", 32, 960, 2560, 15, 5, 64, 49280, 1e5f, false, 0, 0, 0, 0 },
-    { "smolvlm-2.2b", "llama", 24, 2048, 8192, 32, 32, 64, 49280, 2.73e5f, false, 0, 0, 0, 0 },
-    { "toy-vlm", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0, 0 },
-    { "smollm2-1.7b", "llama", 24, 2048, 8192, 32, 32, 64, 49152, 1.3e5f, true, 0, 0, 0, 0 },
-    { "tinyllama-1.1b", "llama", 22, 2048, 5632, 32, 4, 64, 32000, 1e4f, false, 0, 0, 0, 0 },
-    { "llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5f, true, 0, 0, 0, 0 },
-    { "llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5f, true, 0, 0, 0, 0 },
-    { "llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 1e4f, false, 0, 0, 0, 0 },
-    { "llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 5e5f, false, 0, 0, 0, 0 },
-    { "mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 1e6f, false, 0, 0, 0, 0 },
-    { "devstral-24b", "llama", 40, 5120, 32768, 32, 8, 128, 131072, 1e8f, false, 0, 0, 0, 0 },
-    { "qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1e6f, true, 0, 0, 0, 0 },
-    { "qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
-    { "qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 1e6f, false, 0, 0, 0, 0 },
-    { "qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
-    { "qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
-    { "qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
-    { "qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6f, false, 0, 0, 0, 0 },
-    { "qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 1e6f, false, 128, 8, 768, 0 },
-    { "toy-qwen3moe", "qwen3moe", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 0 },
-    { "toy-qwen2moe", "qwen2moe", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 512 },
-    { "toy-mixtral", "llama", 2, 256, 256, 4, 2, 64, 512, 1e6f, false, 4, 2, 256, 0 },
-    { "toy-olmoe", "olmoe", 2, 256, 256, 4, 4, 64, 512, 1e4f, false, 8, 4, 256, 0 },
-    { "mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 1e6f, false, 8, 2, 14336, 0 },
-    { "qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 5632, 16, 16, 128, 151936, 1e6f, false, 60, 4, 1408, 5632 },
-    { "olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 1e4f, false, 64, 8, 1024, 0 },
-    { "toy-granitemoe", "granitemoe", 2, 256, 256, 4, 2, 64, 512, 1e4f, true, 8, 4, 256, 0 },
-    { "granite-1b-a400m", "granitemoe", 24, 1024, 512, 16, 8, 64, 49155, 1e4f, true, 32, 8, 512, 0 },
-    { "toy-gpt-oss", "gpt-oss", 2, 256, 256, 4, 2, 64, 512, 1.5e5f, false, 8, 2, 256, 0 },
-    { "gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 1.5e5f, false, 32, 4, 2880, 0 },
-    { "gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, 1.5e5f, false, 128, 4, 2880, 0 },
-    { "toy-glm4moe", "glm4moe", 3, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 256 },
-    { "glm-4.5-air", "glm4moe", 46, 4096, 10944, 96, 8, 128, 151552, 1e6f, false, 128, 8, 1408, 1408 },
-    { "toy-deepseek2", "deepseek2", 3, 256, 512, 4, 1, 576, 512, 1e4f, false, 8, 3, 256, 512 },
-    { "deepseek-v2-lite", "deepseek2", 27, 2048, 10944, 16, 1, 576, 102400, 1e4f, false, 64, 6, 1408, 2816 },
-    { "toy-glm47", "deepseek2", 3, 256, 512, 5, 1, 576, 512, 1e6f, false, 8, 2, 256, 256 },
-    { "glm-4.7-flash", "deepseek2", 47, 2048, 10240, 20, 1, 576, 154880, 1e6f, false, 64, 4, 1536, 1536 },
+// Of decoders that differ from Llama's in their tensors.
+static const struct decoder_parts {
+    const char *arch;
+    bool plain; // no norms before the halves
+    bool out_norms, head_norms, whole_norms, biases, fused_qkv, fused_ffn;
+} decoders[] = {
+    { .arch = "gemma3", .out_norms = true, .head_norms = true },
+    { .arch = "gemma-embedding", .out_norms = true, .head_norms = true },
+    { .arch = "olmo2", .plain = true, .out_norms = true, .whole_norms = true },
+    { .arch = "glm4", .out_norms = true, .biases = true, .fused_ffn = true },
+    { .arch = "phi3", .fused_qkv = true, .fused_ffn = true },
+    { .arch = "olmoe", .whole_norms = true },
+    { .arch = "qwen2", .biases = true },
+    { .arch = "qwen2moe", .biases = true },
+    { .arch = "qwen3", .head_norms = true },
+    { .arch = "qwen3moe", .head_norms = true },
 };
 
 // Of those with attention in a latent space: its sizes, and how the model routes.
@@ -77,46 +43,16 @@ static const struct latent_shape latents[] = {
     { "deepseek-v2-lite", 512, 0, 128, 64, 128, 2, 1, false, true },
     { "toy-glm47", 512, 96, 96, 64, 64, 1, 1.8f, true, false },
     { "glm-4.7-flash", 512, 768, 192, 64, 256, 1, 1.8f, true, false },
+    { "toy-mistral4", 256, 96, 64, 64, 64, 1, 1, false, true },
+    { "mistral-small-4", 256, 1024, 64, 64, 128, 1, 1, false, true },
 };
-
-// The towers of those that take pictures.
-static const struct {
-    const char *name;
-    struct random_tower_shape shape;
-} towers[] = {
-    { "smolvlm-256m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
-    { "smolvlm-500m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
-    { "smolvlm-2.2b", { 27, 1152, 16, 4304, 14, 384, 1536, 3 } },
-    { "toy-vlm", { 2, 128, 2, 256, 16, 64, 256, 2 } },
-};
-
-static const struct random_tower_shape *find_tower(const char *name)
-{
-    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
-        if (strcmp(towers[i].name, name) == 0)
-            return &towers[i].shape;
-    return NULL;
-}
-
-const char *const random_model_names[] = {
-    "toy",           "toy-qwen2",         "toy-qwen3",    "smollm-135m",    "smollm2-135m",
-    "smollm2-360m",  "smolvlm-256m",      "smolvlm-500m", "smolvlm-2.2b",   "toy-vlm",
-    "smollm2-1.7b",  "tinyllama-1.1b",    "llama-3.2-1b", "llama-3.2-3b",   "llama-2-7b",
-    "llama-8b",      "mistral-7b",        "devstral-24b", "qwen2.5-0.5b",   "qwen2.5-1.5b",
-    "qwen2.5-7b",    "qwen3-0.6b",        "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",
-    "qwen3-30b-a3b", "toy-qwen3moe",      "toy-qwen2moe", "toy-mixtral",    "toy-olmoe",
-    "mixtral-8x7b",  "qwen1.5-moe-a2.7b", "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m",
-    "toy-gpt-oss",   "gpt-oss-20b",       "gpt-oss-120b", "toy-glm4moe",    "glm-4.5-air",
-    "toy-deepseek2", "deepseek-v2-lite",  "toy-glm47",    "glm-4.7-flash",  NULL,
-};
-_Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
-                   sizeof shapes / sizeof shapes[0] + 1,
-               "one name for each shape");
 
 struct random_model {
     const struct random_model_options *options;
-    const struct shape *shape;
-    const struct latent_shape *latent; // or NULL
+    const struct random_shape *shape;
+    struct random_shape deeper;         // with the layers that were asked for
+    const struct latent_shape *latent;  // or NULL
+    const struct random_hybrid *hybrid; // or NULL
     struct quantize_plan plan;
     struct gguf_writer w;
     unsigned char *pools[N_QUANTS];
@@ -143,6 +79,15 @@ float random_model_draw(uint64_t *random)
     return (float)(sum - 1020) * (0.02f / 209.0f);
 }
 
+// 0.003 as a half, in the tops of the last four words.
+static void put_iq1_m_scale(unsigned char *block)
+{
+    uint16_t d = quant_float_to_half(0.003f);
+
+    for (int i = 0; i < 4; i++)
+        block[49 + 2 * i] = (unsigned char)((block[49 + 2 * i] & 15) | (d >> 4 * i & 15) << 4);
+}
+
 static void draw_blocks(struct random_model *s, enum quant q, unsigned char *pool)
 {
     const struct quant_info *info = quant_info(q);
@@ -159,6 +104,12 @@ static void draw_blocks(struct random_model *s, enum quant q, unsigned char *poo
             pool[i] = 120; // 2^-7
             continue;
         }
+        if (q == QUANT_IQ1_M) {
+            put_iq1_m_scale(pool + i);
+            continue;
+        }
+        if (info->head_bytes)
+            return;
         memcpy(pool + i + h->at[0], &halves[0], 2);
         memcpy(pool + i + h->at[1], &halves[1], 2);
     }
@@ -219,9 +170,14 @@ static bool is_arch(const struct random_model *s, const char *name)
     return strcmp(s->shape->arch, name) == 0;
 }
 
+static bool has_draft(const struct random_model *s)
+{
+    return s->hybrid && s->hybrid->drafts;
+}
+
 static bool add_latent_attention(struct random_model *s, uint32_t l)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
     const struct latent_shape *a = s->latent;
     uint64_t n_q = (uint64_t)h->n_heads * (a->nope + a->rotated), n = h->n_heads;
     bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
@@ -239,26 +195,95 @@ static bool add_latent_attention(struct random_model *s, uint32_t l)
            layer_tensor(s, l, "attn_q_b.weight", 0, n_q, a->q_latent);
 }
 
+// Of a recurrent layer, in place of attention; or of one that drafts, beside it.
+static bool add_recurrent(struct random_model *s, uint32_t l, bool drafts)
+{
+    struct random_hybrid_tensor tensors[RANDOM_HYBRID_TENSORS];
+    uint32_t n = drafts ? random_hybrid_draft(s->shape->n_cols, tensors)
+                        : random_hybrid_tensors(s->hybrid, s->shape->n_cols, tensors);
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!layer_tensor(s, l, tensors[i].part, 0, tensors[i].n_rows, tensors[i].n_cols))
+            return false;
+    return true;
+}
+
+// q has a gate in Qwen3.5.
+static bool add_hybrid(struct random_model *s, uint32_t l)
+{
+    const struct random_shape *h = s->shape;
+    uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
+    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, s->hybrid->dim ? "post_attention_norm.weight" : "ffn_norm.weight", 0, 0,
+                           h->n_cols);
+
+    bool drafts = l == h->n_layers;
+    if (!drafts && !random_hybrid_attends(s->hybrid, l))
+        return ok && add_recurrent(s, l, false);
+    return ok && (!drafts || add_recurrent(s, l, true)) &&
+           layer_tensor(s, l, "attn_q.weight", 0, s->hybrid->dim ? 2 * n_q : n_q, h->n_cols) &&
+           layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
+           layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols) &&
+           layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n_q) &&
+           layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
+           layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
+}
+
+static const struct decoder_parts *parts_of(const struct random_model *s)
+{
+    static const struct decoder_parts llama = { .arch = "llama" };
+
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
+        if (is_arch(s, decoders[i].arch))
+            return &decoders[i];
+    return &llama;
+}
+
+static bool vectors(struct random_model *s, uint32_t l, const char *const *names, uint32_t n, uint64_t n_cols)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = layer_tensor(s, l, names[i], 0, 0, n_cols);
+    return ok;
+}
+
+static bool add_norms(struct random_model *s, uint32_t l)
+{
+    const struct random_shape *h = s->shape;
+    const struct decoder_parts *p = parts_of(s);
+    bool behind =
+        is_arch(s, "gpt-oss") || is_arch(s, "glm4moe"); // where the norm before the FFN has that name
+    uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
+    const char *before[] = { "attn_norm.weight", behind ? "post_attention_norm.weight" : "ffn_norm.weight" };
+    static const char *const out[] = { "post_attention_norm.weight", "post_ffw_norm.weight" },
+                             *const q_and_k[] = { "attn_q_norm.weight", "attn_k_norm.weight" };
+
+    return (p->plain || vectors(s, l, before, 2, h->n_cols)) &&
+           (!p->out_norms || vectors(s, l, out, 2, h->n_cols)) &&
+           (!p->head_norms || vectors(s, l, q_and_k, 2, h->head_dim)) &&
+           (!p->whole_norms || (vectors(s, l, q_and_k, 1, n_q) && vectors(s, l, q_and_k + 1, 1, n_kv)));
+}
+
+static bool add_projections(struct random_model *s, uint32_t l, uint64_t n_q, uint64_t n_kv)
+{
+    const struct random_shape *h = s->shape;
+
+    if (parts_of(s)->fused_qkv)
+        return layer_tensor(s, l, "attn_qkv.weight", 0, n_q + 2 * n_kv, h->n_cols);
+    return layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) &&
+           layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
+           layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols);
+}
+
 static bool add_attention(struct random_model *s, uint32_t l)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
     uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
-    bool gptoss = is_arch(s, "gpt-oss"),
-         biases = gptoss || is_arch(s, "glm4moe") || is_arch(s, "qwen2") || is_arch(s, "qwen2moe");
-    const char *norm = gptoss || is_arch(s, "glm4moe") ? "post_attention_norm.weight" : "ffn_norm.weight";
-    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
-              layer_tensor(s, l, norm, 0, 0, h->n_cols) &&
-              layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) &&
-              layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
-              layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols) &&
+    bool gptoss = is_arch(s, "gpt-oss"), biases = gptoss || is_arch(s, "glm4moe") || parts_of(s)->biases;
+    bool ok = add_norms(s, l) && add_projections(s, l, n_q, n_kv) &&
               layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n_q);
 
-    if (ok && strncmp(h->arch, "qwen3", 5) == 0)
-        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
-             layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
-    if (ok && is_arch(s, "olmoe"))
-        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, n_q) &&
-             layer_tensor(s, l, "attn_k_norm.weight", 0, 0, n_kv);
     if (ok && gptoss)
         ok = layer_tensor(s, l, "attn_output.bias", 0, 0, h->n_cols) &&
              layer_tensor(s, l, "attn_sinks.weight", 0, 0, h->n_heads);
@@ -270,7 +295,7 @@ static bool add_attention(struct random_model *s, uint32_t l)
 
 static bool add_shared(struct random_model *s, uint32_t l)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
 
     return (is_arch(s, "glm4moe") || s->latent ||
             layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols)) &&
@@ -281,10 +306,10 @@ static bool add_shared(struct random_model *s, uint32_t l)
 
 static bool add_expert_biases(struct random_model *s, uint32_t l)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
     uint64_t n = h->n_experts;
 
-    if (is_arch(s, "glm4moe") || (s->latent && s->latent->sigmoid))
+    if (is_arch(s, "glm4moe") || is_arch(s, "lfm2moe") || (s->latent && s->latent->sigmoid))
         return layer_tensor(s, l, "exp_probs_b.bias", 0, 0, n);
     return !is_arch(s, "gpt-oss") || (layer_tensor(s, l, "ffn_gate_inp.bias", 0, 0, n) &&
                                       layer_tensor(s, l, "ffn_gate_exps.bias", 0, n, h->n_expert_ffn) &&
@@ -292,15 +317,17 @@ static bool add_expert_biases(struct random_model *s, uint32_t l)
                                       layer_tensor(s, l, "ffn_down_exps.bias", 0, n, h->n_cols));
 }
 
-// GLM's and DeepSeek's first layer is dense.
+// GLM's and DeepSeek's first layer is dense, and two of LFM2's.
 static uint32_t n_dense(const struct random_model *s)
 {
-    return is_arch(s, "glm4moe") || s->latent ? 1 : 0;
+    if (is_arch(s, "lfm2moe"))
+        return 2;
+    return is_arch(s, "glm4moe") || (s->latent && !is_arch(s, "mistral4")) ? 1 : 0;
 }
 
 static bool add_ffn(struct random_model *s, uint32_t l)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
     uint64_t n = l < n_dense(s) ? 0 : h->n_experts, n_ffn = h->n_expert_ffn;
 
     if (n && ((h->n_shared && !add_shared(s, l)) || !add_expert_biases(s, l)))
@@ -310,20 +337,69 @@ static bool add_ffn(struct random_model *s, uint32_t l)
                layer_tensor(s, l, "ffn_gate_exps.weight", n, n_ffn, h->n_cols) &&
                layer_tensor(s, l, "ffn_up_exps.weight", n, n_ffn, h->n_cols) &&
                layer_tensor(s, l, "ffn_down_exps.weight", n, h->n_cols, n_ffn);
-    return layer_tensor(s, l, "ffn_gate.weight", 0, h->n_ffn, h->n_cols) &&
-           layer_tensor(s, l, "ffn_up.weight", 0, h->n_ffn, h->n_cols) &&
+    bool fused = parts_of(s)->fused_ffn;
+    return (fused || layer_tensor(s, l, "ffn_gate.weight", 0, h->n_ffn, h->n_cols)) &&
+           layer_tensor(s, l, "ffn_up.weight", 0, fused ? 2 * h->n_ffn : h->n_ffn, h->n_cols) &&
            layer_tensor(s, l, "ffn_down.weight", 0, h->n_cols, h->n_ffn);
+}
+
+static bool add_listed(struct random_model *s, int64_t l, const struct random_encoder_tensor *tensors,
+                       uint32_t n)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = l < 0 ? add(s, tensors[i].name, 0, tensors[i].n_rows, tensors[i].n_cols)
+                   : layer_tensor(s, (uint32_t)l, tensors[i].name, 0, tensors[i].n_rows, tensors[i].n_cols);
+    return ok;
+}
+
+static struct random_sizes sizes_of(const struct random_model *s)
+{
+    const struct random_shape *h = s->shape;
+    return (struct random_sizes){ h->arch,       h->n_layers, h->n_cols,    h->n_ffn,        h->n_heads,
+                                  h->n_kv_heads, h->head_dim, h->n_experts, h->n_expert_ffn, h->n_shared };
+}
+
+static bool add_layer_list(struct random_model *s, uint32_t l)
+{
+    struct random_tensor list[RANDOM_LAYER_TENSORS];
+    struct random_sizes sizes = sizes_of(s);
+    uint32_t n = random_layers_tensors(&sizes, l, list);
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = layer_tensor(s, l, list[i].part, list[i].n_matrices, list[i].n_rows, list[i].n_cols);
+    return ok;
+}
+
+static bool add_layer(struct random_model *s, uint32_t l)
+{
+    const struct random_shape *h = s->shape;
+    struct random_encoder_tensor tensors[RANDOM_ENCODER_TENSORS];
+
+    if (random_layers_knows(h->arch))
+        return add_layer_list(s, l);
+    if (random_encoder_is(h->arch))
+        return add_listed(s, l, tensors, random_encoder_layer(h->arch, h->n_cols, h->n_ffn, tensors));
+    return (s->latent   ? add_latent_attention(s, l)
+            : s->hybrid ? add_hybrid(s, l)
+                        : add_attention(s, l)) &&
+           add_ffn(s, l);
 }
 
 static bool add_tensors(struct random_model *s)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
+    struct random_encoder_tensor tensors[RANDOM_ENCODER_TENSORS];
+    const char *norm = strncmp(h->arch, "lfm2", 4) == 0 ? "token_embd_norm.weight" : "output_norm.weight";
     bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) &&
-              add(s, "output_norm.weight", 0, 0, h->n_cols) &&
-              (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols));
+              (random_encoder_is(h->arch) || add(s, norm, 0, 0, h->n_cols)) &&
+              (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols)) &&
+              add_listed(s, -1, tensors, random_encoder_top(h->name, h->arch, h->n_cols, tensors));
 
-    for (uint32_t l = 0; ok && l < h->n_layers; l++)
-        ok = (s->latent ? add_latent_attention(s, l) : add_attention(s, l)) && add_ffn(s, l);
+    for (uint32_t l = 0; ok && l < h->n_layers + has_draft(s); l++)
+        ok = add_layer(s, l);
     return ok;
 }
 
@@ -338,7 +414,8 @@ static void plain_formats(struct random_model *s, enum quant q)
         struct quantize_entry *e = &s->plan.entries[i];
         bool outside = !str_starts(e->name, STR("blk."));
         bool keep = e->from.n_dims == 1 || str_ends(e->name, STR("ffn_gate_inp.weight")) ||
-                    str_ends(e->name, STR(".bias"));
+                    str_ends(e->name, STR(".bias")) || str_ends(e->name, STR("conv.weight")) ||
+                    str_ends(e->name, STR("conv1d.weight"));
         bool around = outside || (q == QUANT_MXFP4 && s->shape->n_experts && e->from.n_dims == 2);
         bool whole = e->from.dims[e->from.n_dims - 1] % quant_info(inside)->block_elements == 0;
         e->format = keep ? QUANT_F32 : (around && blocks) || !whole ? QUANT_Q8_0 : inside;
@@ -351,7 +428,7 @@ static bool choose_formats(struct random_model *s, uint32_t *file_type)
     enum quant q;
 
     *file_type = mix ? mix->file_type : 2;
-    if (quant_from_name(str_from(s->options->type), &q) && q < N_WEIGHT_QUANTS)
+    if (quant_from_name(str_from(s->options->type), &q) && q < N_READABLE_QUANTS && quant_in_files(q))
         plain_formats(s, q);
     else if (mix)
         quantize_plan_formats(&s->plan, mix);
@@ -369,6 +446,20 @@ static void key_u32(struct random_model *s, const char *part, uint32_t value)
     gguf_write_u32(&s->w, key, value);
 }
 
+static void key_bool(struct random_model *s, const char *part, bool value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
+    gguf_write_bool(&s->w, key, value);
+}
+
+static void key_str(struct random_model *s, const char *part, struct str value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
+    gguf_write_str(&s->w, key, value);
+}
+
 static void key_f32(struct random_model *s, const char *part, float value)
 {
     char key[96];
@@ -378,30 +469,55 @@ static void key_f32(struct random_model *s, const char *part, float value)
 
 static void write_expert_keys(struct random_model *s)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
 
     key_u32(s, "expert_count", h->n_experts);
     key_u32(s, "expert_used_count", h->n_used);
     key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
-    if (is_arch(s, "qwen2moe"))
+    if (is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe"))
         key_u32(s, "expert_shared_feed_forward_length", h->n_shared);
-    if (is_arch(s, "granitemoe")) {
-        key_f32(s, "embedding_scale", 12);
-        key_f32(s, "residual_scale", 0.22f);
-        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
-        key_f32(s, "logit_scale", 6);
-    }
     if (is_arch(s, "gpt-oss")) {
         key_u32(s, "attention.sliding_window", 128);
         gguf_write_str(&s->w, "gpt-oss.rope.scaling.type", STR("yarn"));
         key_f32(s, "rope.scaling.factor", 32);
         key_u32(s, "rope.scaling.original_context_length", 4096);
     }
+    if (is_arch(s, "lfm2moe")) {
+        key_u32(s, "leading_dense_block_count", n_dense(s));
+        key_u32(s, "expert_gating_func", 2);
+    }
     if (is_arch(s, "glm4moe")) {
         key_u32(s, "leading_dense_block_count", n_dense(s));
         key_u32(s, "expert_shared_count", h->n_shared / h->n_expert_ffn);
         key_u32(s, "expert_gating_func", 2);
         gguf_write_bool(&s->w, "glm4moe.expert_weights_norm", true);
+    }
+}
+
+// What some architectures have beside the sizes.
+static void write_family_keys(struct random_model *s)
+{
+    const struct random_shape *h = s->shape;
+
+    if (strncmp(h->arch, "granite", 7) == 0) {
+        key_f32(s, "embedding_scale", 12);
+        key_f32(s, "residual_scale", 0.22f);
+        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
+        key_f32(s, "logit_scale", 6);
+    }
+    if (is_arch(s, "gemma3")) {
+        bool small = h->n_cols < 2048;
+        key_u32(s, "attention.sliding_window", small ? 512 : 1024);
+        if (!small)
+            gguf_write_str(&s->w, "gemma3.rope.scaling.type", STR("linear"));
+        key_f32(s, "rope.scaling.factor", small ? 1 : 8);
+    }
+    if (is_arch(s, "mistral3")) {
+        gguf_write_str(&s->w, "mistral3.rope.scaling.type", STR("yarn"));
+        key_f32(s, "rope.scaling.factor", 16);
+        key_u32(s, "rope.scaling.original_context_length", 16384);
+        key_f32(s, "rope.scaling.yarn_log_multiplier", 1);
+        key_f32(s, "attention.temperature_scale", 0.1f);
     }
 }
 
@@ -418,36 +534,51 @@ static void write_latent_keys(struct random_model *s)
     key_u32(s, "expert_shared_count", a->n_shared);
     key_u32(s, "expert_gating_func", a->sigmoid ? 2 : 1);
     key_f32(s, "expert_weights_scale", a->scale);
-    gguf_write_bool(&s->w, "deepseek2.expert_weights_norm", a->sigmoid);
+    key_bool(s, "expert_weights_norm", a->sigmoid || is_arch(s, "mistral4"));
     if (!a->yarn)
         return;
-    gguf_write_str(&s->w, "deepseek2.rope.scaling.type", STR("yarn"));
-    key_f32(s, "rope.scaling.factor", 40);
-    key_u32(s, "rope.scaling.original_context_length", 4096);
-    key_f32(s, "rope.scaling.yarn_log_multiplier", 0.0707f);
+    bool mistral = is_arch(s, "mistral4");
+    key_str(s, "rope.scaling.type", STR("yarn"));
+    key_f32(s, "rope.scaling.factor", mistral ? 128 : 40);
+    key_u32(s, "rope.scaling.original_context_length", mistral ? 8192 : 4096);
+    key_f32(s, "rope.scaling.yarn_log_multiplier", mistral ? 0.1f : 0.0707f);
+    if (mistral)
+        key_f32(s, "attention.temperature_scale", 0.1f);
 }
 
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
-    const struct shape *h = s->shape;
+    const struct random_shape *h = s->shape;
 
     gguf_write_str(&s->w, "general.architecture", str_from(h->arch));
     gguf_write_str(&s->w, "general.name", str_from(h->name));
-    key_u32(s, "block_count", h->n_layers);
-    key_u32(s, "context_length", 32768);
+    key_u32(s, "block_count", h->n_layers + has_draft(s));
+    bool encodes = random_encoder_is(h->arch) || is_arch(s, "gemma-embedding");
+    key_u32(s, "context_length", encodes ? random_encoder_context(h->name, h->arch) : 32768);
     key_u32(s, "embedding_length", h->n_cols);
-    key_u32(s, "feed_forward_length", h->n_ffn);
+    struct random_sizes sizes = sizes_of(s);
+    bool listed = random_layers_knows(h->arch);
+    if (listed)
+        random_layers_keys(&sizes, &s->w);
+    else
+        key_u32(s, "feed_forward_length", h->n_ffn);
     key_u32(s, "attention.head_count", h->n_heads);
-    key_u32(s, "attention.head_count_kv", h->n_kv_heads);
+    if (s->hybrid)
+        random_hybrid_keys(s->hybrid, &s->w, h->arch, h->n_layers, h->n_kv_heads);
+    else if (!listed)
+        key_u32(s, "attention.head_count_kv", h->n_kv_heads);
     key_u32(s, "attention.key_length", h->head_dim);
     key_u32(s, "attention.value_length", s->latent ? s->latent->latent : h->head_dim);
     key_u32(s, "rope.dimension_count",
-            s->latent               ? s->latent->rotated
-            : is_arch(s, "glm4moe") ? h->head_dim / 2
-                                    : h->head_dim);
+            s->latent                                     ? s->latent->rotated
+            : is_arch(s, "glm4moe") || is_arch(s, "glm4") ? h->head_dim / 2
+            : s->hybrid && s->hybrid->dim                 ? h->head_dim / 4
+                                                          : h->head_dim);
     key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(s, "rope.freq_base", h->rope_base);
     key_u32(s, "vocab_size", h->n_vocab);
+    write_family_keys(s);
+    random_encoder_keys(h->name, h->arch, &s->w);
     if (h->n_experts)
         write_expert_keys(s);
     if (s->latent)
@@ -458,11 +589,12 @@ static void write_keys(struct random_model *s, uint32_t file_type)
 
 static bool tensor_bytes(struct random_model *s, struct quantize_entry *e)
 {
-    uint64_t n = e->from.dims[0] * e->from.dims[1] * e->from.dims[2];
+    uint64_t n = e->from.dims[0] * e->from.dims[1] * e->from.dims[2],
+             n_cols = e->from.dims[e->from.n_dims - 1];
 
-    if (!quant_bytes(e->format, n, &e->from.bytes))
+    if (!quant_bytes(e->format, n / n_cols, n_cols, &e->from.bytes))
         return err_set(s->err, ERR_INPUT, "tensor %.*s: rows of %llu do not fit %s", STR_ARG(e->name),
-                       (unsigned long long)e->from.dims[e->from.n_dims - 1], quant_info(e->format)->name);
+                       (unsigned long long)n_cols, quant_info(e->format)->name);
     gguf_write_tensor(&s->w, e->name, e->format, e->from.dims, e->from.n_dims);
     s->total += e->from.bytes;
     return true;
@@ -482,12 +614,28 @@ static bool advance(struct random_model *s, uint64_t bytes)
     return true;
 }
 
+// Part `number` of a tensor, n bytes: a row of a format whose rows have heads, with other blocks than the row
+// before; else blocks.
+static void write_part(struct random_model *s, const struct quant_info *info, const unsigned char *pool,
+                       uint64_t n, uint64_t number)
+{
+    const float head = info->halves.usual[0];
+    uint64_t body = n - info->head_bytes, n_bodies = POOL / info->block_elements * info->block_bytes / body;
+
+    if (info->head_bytes) {
+        gguf_write_data(&s->w, &head, sizeof head);
+        pool += number % n_bodies * body;
+    }
+    gguf_write_data(&s->w, pool, body);
+}
+
 static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 {
     const struct quant_info *info = quant_info(e->format);
-    const float one = 1;
+    bool decays = str_ends(e->name, STR("ssm_a")); // above 0 states would grow
+    const float one = decays ? -1 : 1;
 
-    if (e->from.n_dims == 1 && str_ends(e->name, STR("norm.weight"))) {
+    if (e->from.n_dims == 1 && (decays || str_ends(e->name, STR("norm.weight")))) {
         for (uint64_t i = 0; i < e->from.dims[0]; i++)
             gguf_write_data(&s->w, &one, sizeof one);
         return advance(s, e->from.bytes);
@@ -496,9 +644,11 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
     uint64_t pool_bytes = (uint64_t)POOL / info->block_elements * info->block_bytes;
     if (!pool)
         return false;
+    const uint64_t part_bytes =
+        info->head_bytes ? quant_row_bytes(e->format, e->from.dims[e->from.n_dims - 1]) : pool_bytes;
     for (uint64_t at = 0, n; at < e->from.bytes; at += n) {
-        n = e->from.bytes - at < pool_bytes ? e->from.bytes - at : pool_bytes;
-        gguf_write_data(&s->w, pool, n);
+        n = e->from.bytes - at < part_bytes ? e->from.bytes - at : part_bytes;
+        write_part(s, info, pool, n, at / part_bytes);
         if (!advance(s, n))
             return false;
     }
@@ -507,17 +657,24 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 
 static bool find_shape(struct random_model *s)
 {
-    char known[800] = "";
+    char known[2000] = "";
 
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    const struct random_shape *one;
+    for (size_t i = 0; (one = random_shape_at(i)); i++) {
         size_t n = strlen(known);
-        if (strcmp(shapes[i].name, s->options->shape) == 0)
-            s->shape = &shapes[i];
-        snprintf(known + n, sizeof known - n, " %s", shapes[i].name);
+        if (strcmp(one->name, s->options->shape) == 0)
+            s->shape = one;
+        snprintf(known + n, sizeof known - n, " %s", one->name);
+    }
+    if (s->shape && s->options->n_layers) {
+        s->deeper = *s->shape;
+        s->deeper.n_layers = s->options->n_layers;
+        s->shape = &s->deeper;
     }
     for (size_t i = 0; s->shape && i < sizeof latents / sizeof latents[0]; i++)
         if (strcmp(latents[i].name, s->shape->name) == 0)
             s->latent = &latents[i];
+    s->hybrid = random_hybrid_find(s->options->shape);
     return s->shape
                ? true
                : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
@@ -525,7 +682,7 @@ static bool find_shape(struct random_model *s)
 
 static bool write_tower(struct random_model *s)
 {
-    const struct random_tower_shape *tower = find_tower(s->shape->name);
+    const struct random_tower_shape *tower = random_tower_find(s->shape->name);
     const char *output = s->options->output, *slash = strrchr(output, '/'),
                *file = slash ? slash + 1 : output;
     const char *path = arena_printf(s->plan.arena, "%.*smmproj-%s", (int)(file - output), output, file);
@@ -549,7 +706,7 @@ static bool synth_run(struct random_model *s)
     if (!ok)
         return false;
     write_keys(s, file_type);
-    ok = tokenizer_random_write(s->shape->n_vocab, find_tower(s->shape->name) != NULL, &s->w, s->err);
+    ok = tokenizer_random_write(s->shape->n_vocab, random_tower_find(s->shape->name) != NULL, &s->w, s->err);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = tensor_bytes(s, &s->plan.entries[i]);
     if (ok)

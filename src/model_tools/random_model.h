@@ -9,18 +9,17 @@
 #include <stdint.h>
 #include "base/err.h"
 
-extern const char *const random_model_names[]; // "smollm-135m", "tinyllama-1.1b", ...; ends in NULL
-
 // A weight: standard deviation 0.02. *random: the generator's state, not 0.
 float random_model_draw(uint64_t *random);
 
 struct random_model_options {
-    const char *shape; // one of random_model_names
+    const char *shape; // the name of one of random_shapes.h
     // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier
     // ones), or a mix of quantize_type such as Q4_K_M.
     const char *type;
     const char *output; // of a shape that takes pictures also its tower: mmproj-NAME.gguf beside it
     uint64_t seed;
+    uint32_t n_layers;                                          // 0: the shape's
     bool (*progress)(void *arg, uint64_t done, uint64_t total); // bytes; false stops. May be NULL
     void *progress_arg;
 };

@@ -4,6 +4,25 @@
 #include "format/gguf_write.h"
 #include "model_tools/random_model.h"
 
+// The towers of those that take pictures.
+static const struct {
+    const char *name;
+    struct random_tower_shape shape;
+} towers[] = {
+    { "smolvlm-256m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
+    { "smolvlm-500m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
+    { "smolvlm-2.2b", { 27, 1152, 16, 4304, 14, 384, 1536, 3 } },
+    { "toy-vlm", { 2, 128, 2, 256, 16, 64, 256, 2 } },
+};
+
+const struct random_tower_shape *random_tower_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
+        if (strcmp(towers[i].name, name) == 0)
+            return &towers[i].shape;
+    return NULL;
+}
+
 enum { POOL_NUMBERS = 1 << 20 }; // drawn once and repeated
 
 struct random_tower {

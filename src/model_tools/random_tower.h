@@ -11,3 +11,5 @@ struct random_tower_shape {
 // Weights are BF16, what llama.cpp's converter keeps in F32 is F32.
 bool random_tower_file(const struct random_tower_shape *shape, const char *name, uint32_t n_out,
                        uint64_t *random, const char *path, struct err *err);
+// Of the shape with this name; NULL: it takes no pictures.
+const struct random_tower_shape *random_tower_find(const char *name);

@@ -2,13 +2,16 @@
 // sensible size.
 #include "testing.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
 #include "model_tools/random_model.h"
+#include "model_tools/random_shapes.h"
 #include "models/model.h"
-#include "models/tower.h"
+#include "models/binding/joined.h"
+#include "models/vision/tower.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_random.h"
 
@@ -45,13 +48,15 @@ static void every_format_has_weights_of_a_sensible_size(void **state)
 {
     (void)state;
     float *x = mem_alloc_array(256 * 256, sizeof *x);
-    for (unsigned q = 0; q < N_WEIGHT_QUANTS; q++) {
+    for (unsigned q = 0; q < N_READABLE_QUANTS; q++) {
+        if (!quant_in_files((enum quant)q))
+            continue;
         struct model_file *f = made("toy", quant_info((enum quant)q)->name);
         const struct file_tensor *t = model_file_tensor(f, "blk.1.attn_q.weight"),
                                  *norm = model_file_tensor(f, "blk.0.ffn_norm.weight");
         double sum = 0;
         assert_true(t->format == q && t->dims[0] == 256 && t->dims[1] == 256);
-        quant_info(t->format)->decode(t->data, x, 256 * 256);
+        quant_read(&(struct quant_rows){ t->format, t->data, 256 }, 0, x, 256 * 256);
         for (size_t i = 0; i < 256 * 256; i++)
             sum += (double)x[i] * (double)x[i];
         double rms = sqrt(sum / (256 * 256));
@@ -62,6 +67,85 @@ static void every_format_has_weights_of_a_sensible_size(void **state)
         model_file_close(f);
     }
     mem_free(x);
+}
+
+// What stands for the numbers of a file is as large as they are, to the bit.
+static void check_spread(const struct file_tensor *t)
+{
+    const struct joined_tensor *j = (const struct joined_tensor *)t;
+    const struct file_tensor *in_file = j->parts[0];
+    uint64_t n = t->dims[0] * t->dims[1], first = j->slice_first * t->dims[1];
+    unsigned char *blocks = mem_alloc_aligned(t->bytes, 64);
+    float *want = mem_alloc_array(n, sizeof *want), *got = mem_alloc_array(n, sizeof *got);
+
+    assert_true(t->format == QUANT_Q8_16 && !t->data && in_file->dims[0] >= t->dims[0] + j->slice_first);
+    quant_read(&(struct quant_rows){ in_file->format, in_file->data, t->dims[1] }, first, want, n);
+    model_tensor_read(t, 0, n, blocks);
+    quant_info(t->format)->decode(blocks, got, n);
+    assert_memory_equal(want, got, n * sizeof *got);
+    model_tensor_read(t, 256, 512, blocks); // from the middle
+    quant_info(t->format)->decode(blocks, got, 512);
+    assert_memory_equal(want + 256, got, 512 * sizeof *got);
+    mem_free_aligned(blocks);
+    mem_free(want);
+    mem_free(got);
+}
+
+static void formats_of_grids_are_spread(void **state)
+{
+    (void)state;
+    for (enum quant q = N_WEIGHT_QUANTS; q < N_READABLE_QUANTS; q++) {
+        struct model_file *f = made("toy", quant_info(q)->name);
+        struct err err = { 0 };
+        struct model m;
+        assert_ok(model_bind(&m, f, &err), &err);
+        for (uint32_t l = 0; l < m.config.n_layers; l++)
+            check_spread(model_layer(&m, l)[offsetof(struct layer_weights, down) / sizeof(void *)]);
+        model_release(&m);
+        model_file_close(f);
+    }
+}
+
+// The query's rows of a matrix that the file holds with the key's and the value's.
+static void parts_of_a_matrix_are_spread_too(void **state)
+{
+    (void)state;
+    for (enum quant q = N_WEIGHT_QUANTS; q < N_READABLE_QUANTS; q++) {
+        struct model_file *f = made("toy-phi3", quant_info(q)->name);
+        struct err err = { 0 };
+        struct model m;
+        assert_ok(model_bind(&m, f, &err), &err);
+        static const size_t places[] = { offsetof(struct layer_weights, q), offsetof(struct layer_weights, v),
+                                         offsetof(struct layer_weights, up) };
+        for (size_t p = 0; p < sizeof places / sizeof places[0]; p++)
+            check_spread(model_layer(&m, 1)[places[p] / sizeof(void *)]);
+        const struct file_tensor *v = model_layer(&m, 1)[places[1] / sizeof(void *)];
+        assert_int_equal(((const struct joined_tensor *)v)->slice_first,
+                         256 + 128); // behind q's and k's rows
+        model_release(&m);
+        model_file_close(f);
+    }
+}
+
+// A norm whose description says that it is of a format whose rows have heads.
+static void vectors_have_no_heads(void **state)
+{
+    (void)state;
+    struct buf bytes = { 0 };
+    struct err err = { 0 };
+    struct model_file *f;
+    struct model m;
+    const uint32_t iq2_kt = 153, behind_dims = 4 + 8;
+    model_file_close(made("toy", "Q8_0"));
+    assert_ok(file_read(&bytes, path, 1 << 26, &err), &err);
+    struct str name = STR("blk.1.ffn_norm.weight");
+    memcpy(bytes.at + str_find(buf_as_str(&bytes), name) + name.n + behind_dims, &iq2_kt, sizeof iq2_kt);
+    assert_ok(model_file_open_memory(&f, bytes.at, bytes.n, "norm", &err), &err);
+    assert_fails(model_bind(&m, f, &err), &err,
+                 "norm: tensor blk.1.ffn_norm.weight holds IQ2_KT, which is for matrices");
+    model_release(&m);
+    model_file_close(f);
+    buf_free(&bytes);
 }
 
 static void a_plain_format_leaves_the_outside_at_q8_0(void **state)
@@ -141,6 +225,27 @@ static void mixtures_have_experts(void **state)
         assert_true(quant_info(model_file_tensor(f, "blk.1.ffn_up_exps.weight")->format)->block_elements > 1);
         assert_true(m.n_used_experts < m.n_experts && m.n_idle > 0 && m.n_idle < m.n_parameters &&
                     m.idle_bytes < m.weight_bytes);
+        model_release(&m);
+        model_file_close(f);
+    }
+}
+
+// A layer behind the model's drafts: it is whole, and of the model nothing else changes.
+static void some_have_a_layer_that_drafts(void **state)
+{
+    static const char *const shapes[] = { "toy-qwen35", "toy-qwen35-mtp", "toy-qwen35moe-mtp" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct model_file *f = made(shapes[i], "Q4_K_M");
+        struct model m;
+        struct err err = { 0 };
+        assert_ok(model_bind(&m, f, &err), &err);
+        assert_int_equal(m.config.n_layers, 4);
+        assert_int_equal(m.drafts, i > 0);
+        if (i > 0)
+            assert_true(
+                quant_info(model_file_tensor(f, "blk.4.nextn.eh_proj.weight")->format)->block_elements > 1);
         model_release(&m);
         model_file_close(f);
     }
@@ -245,8 +350,8 @@ static void bad_requests_leave_nothing(void **state)
     assert_fails(random_model_file(&o, &err), &err, "stopped");
     assert_false(file_exists(path));
     o.progress = stop_at_once;
-    for (size_t i = 0; random_model_names[i]; i++) { // every name on the list is known
-        o.shape = random_model_names[i];
+    for (size_t i = 0; random_shape_at(i); i++) { // every name on the list is known
+        o.shape = random_shape_at(i)->name;
         assert_fails(random_model_file(&o, &err), &err, "stopped");
     }
     assert_false(file_exists(path));
@@ -256,10 +361,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_format_has_weights_of_a_sensible_size, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(formats_of_grids_are_spread, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(parts_of_a_matrix_are_spread_too, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(vectors_have_no_heads, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_plain_format_leaves_the_outside_at_q8_0, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
         cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
         cmocka_unit_test_setup_teardown(mixtures_have_experts, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(some_have_a_layer_that_drafts, name_file, remove_file),
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),

@@ -1,0 +1,177 @@
+// random_layers.c - see random_layers.h. Sizes from the config.json of Gemma 4 26B-A4B and Nemotron 3 Nano;
+// the toys have the same proportions.
+#include "model_tools/random_layers.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4, MOST_LAYERS = 4096 };
+
+// Nemotron: a letter a layer, as its config.json has them; shorter models have the beginning.
+static const char kinds[] = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
+
+bool random_layers_knows(const char *arch)
+{
+    return strcmp(arch, "gemma4") == 0 || strcmp(arch, "nemotron_h_moe") == 0;
+}
+
+static bool is_gemma(const struct random_sizes *h)
+{
+    return strcmp(h->arch, "gemma4") == 0;
+}
+
+// Every so many layers one sees all: its heads are twice as wide, and a fourth of them have K.
+static uint32_t period(const struct random_sizes *h)
+{
+    return h->n_layers < 6 ? 3 : 6;
+}
+
+static uint32_t gemma_kv(const struct random_sizes *h, bool all)
+{
+    return all ? h->n_kv_heads / 4 : h->n_kv_heads;
+}
+
+static uint32_t gemma_tensors(const struct random_sizes *h, uint32_t l, struct random_tensor *tensors)
+{
+    bool all = (l + 1) % period(h) == 0;
+    uint64_t dim = all ? h->head_dim : h->head_dim / 2, n_q = h->n_heads * dim, n_kv = gemma_kv(h, all) * dim,
+             n = h->n_cols, e = h->n_experts, ffn = h->n_ffn, wide = h->n_expert_ffn;
+    const struct random_tensor list[] = {
+        { "attn_norm.weight", 0, 0, n },
+        { "attn_q.weight", 0, n_q, n },
+        { "attn_k.weight", 0, n_kv, n },
+        { "attn_output.weight", 0, n, n_q },
+        { "attn_q_norm.weight", 0, 0, dim },
+        { "attn_k_norm.weight", 0, 0, dim },
+        { "post_attention_norm.weight", 0, 0, n },
+        { "ffn_norm.weight", 0, 0, n },
+        { "ffn_gate.weight", 0, ffn, n },
+        { "ffn_up.weight", 0, ffn, n },
+        { "ffn_down.weight", 0, n, ffn },
+        { "post_ffw_norm.weight", 0, 0, n },
+        { "ffn_gate_inp.weight", 0, e, n },
+        { "ffn_gate_inp.scale", 0, 0, n },
+        { "ffn_gate_exps.weight", e, wide, n },
+        { "ffn_up_exps.weight", e, wide, n },
+        { "ffn_down_exps.weight", e, n, wide },
+        { "ffn_down_exps.scale", 0, 0, e },
+        { "pre_ffw_norm_2.weight", 0, 0, n },
+        { "post_ffw_norm_1.weight", 0, 0, n },
+        { "post_ffw_norm_2.weight", 0, 0, n },
+        { "attn_v.weight", 0, n_kv, n }, // last: layers that see all have none
+    };
+    memcpy(tensors, list, sizeof list);
+    return sizeof list / sizeof *list - all;
+}
+
+static uint32_t mamba_heads(const struct random_sizes *h)
+{
+    return 2 * h->n_heads;
+}
+
+static uint32_t mamba_groups(const struct random_sizes *h)
+{
+    return h->n_heads / 4;
+}
+
+static uint32_t nemotron_tensors(const struct random_sizes *h, uint32_t l, struct random_tensor *tensors)
+{
+    uint64_t n = h->n_cols, heads = mamba_heads(h), inner = heads * MAMBA_DIM,
+             mixed = inner + 2ull * mamba_groups(h) * MAMBA_STATE, n_q = (uint64_t)h->n_heads * h->head_dim,
+             n_kv = (uint64_t)h->n_kv_heads * h->head_dim, e = h->n_experts;
+    const struct random_tensor mamba[] = {
+        { "ssm_in.weight", 0, inner + mixed + heads, n },
+        { "ssm_conv1d.weight", 0, mixed, KERNEL },
+        { "ssm_conv1d.bias", 0, 0, mixed },
+        { "ssm_dt.bias", 0, 0, heads },
+        { "ssm_a", 0, 0, heads },
+        { "ssm_d", 0, 0, heads },
+        { "ssm_norm.weight", 0, 0, inner },
+        { "ssm_out.weight", 0, n, inner },
+    };
+    const struct random_tensor attention[] = {
+        { "attn_q.weight", 0, n_q, n },
+        { "attn_k.weight", 0, n_kv, n },
+        { "attn_v.weight", 0, n_kv, n },
+        { "attn_output.weight", 0, n, n_q },
+    };
+    const struct random_tensor experts[] = {
+        { "ffn_gate_inp.weight", 0, e, n },
+        { "exp_probs_b.bias", 0, 0, e },
+        { "ffn_up_exps.weight", e, h->n_expert_ffn, n },
+        { "ffn_down_exps.weight", e, n, h->n_expert_ffn },
+        { "ffn_up_shexp.weight", 0, h->n_shared, n },
+        { "ffn_down_shexp.weight", 0, n, h->n_shared },
+    };
+    char kind = kinds[l % (sizeof kinds - 1)];
+    size_t bytes = kind == 'M' ? sizeof mamba : kind == '*' ? sizeof attention : sizeof experts;
+
+    tensors[0] = (struct random_tensor){ "attn_norm.weight", 0, 0, n };
+    memcpy(tensors + 1, kind == 'M' ? mamba : kind == '*' ? attention : experts, bytes);
+    return 1 + (uint32_t)(bytes / sizeof *tensors);
+}
+
+uint32_t random_layers_tensors(const struct random_sizes *h, uint32_t l,
+                               struct random_tensor tensors[RANDOM_LAYER_TENSORS])
+{
+    return is_gemma(h) ? gemma_tensors(h, l, tensors) : nemotron_tensors(h, l, tensors);
+}
+
+static void key(const struct random_sizes *h, struct gguf_writer *w, const char *part, uint32_t value)
+{
+    char name[96];
+
+    snprintf(name, sizeof name, "%s.%s", h->arch, part);
+    gguf_write_u32(w, name, value);
+}
+
+static void list(const struct random_sizes *h, struct gguf_writer *w, const char *part, const int32_t *values)
+{
+    char name[96];
+
+    snprintf(name, sizeof name, "%s.%s", h->arch, part);
+    gguf_write_i32s(w, name, values, h->n_layers);
+}
+
+static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
+{
+    int32_t kv[MOST_LAYERS];
+
+    for (uint32_t l = 0; l < h->n_layers; l++)
+        kv[l] = (int32_t)gemma_kv(h, (l + 1) % period(h) == 0);
+    list(h, w, "attention.head_count_kv", kv);
+    key(h, w, "feed_forward_length", h->n_ffn);
+    key(h, w, "attention.key_length_swa", h->head_dim / 2);
+    key(h, w, "attention.value_length_swa", h->head_dim / 2);
+    key(h, w, "attention.sliding_window", 1024);
+    key(h, w, "attention.sliding_window_pattern", period(h));
+    gguf_write_f32(w, "gemma4.final_logit_softcapping", 30);
+}
+
+static void nemotron_keys(const struct random_sizes *h, struct gguf_writer *w)
+{
+    int32_t kv[MOST_LAYERS], ffn[MOST_LAYERS];
+
+    for (uint32_t l = 0; l < h->n_layers; l++) {
+        char kind = kinds[l % (sizeof kinds - 1)];
+        kv[l] = kind == '*' ? (int32_t)h->n_kv_heads : 0;
+        ffn[l] = kind == 'E' ? (int32_t)h->n_expert_ffn : 0;
+    }
+    list(h, w, "attention.head_count_kv", kv);
+    list(h, w, "feed_forward_length", ffn);
+    key(h, w, "ssm.conv_kernel", KERNEL);
+    key(h, w, "ssm.state_size", MAMBA_STATE);
+    key(h, w, "ssm.group_count", mamba_groups(h));
+    key(h, w, "ssm.time_step_rank", mamba_heads(h));
+    key(h, w, "ssm.inner_size", mamba_heads(h) * MAMBA_DIM);
+    key(h, w, "expert_shared_feed_forward_length", h->n_shared);
+    gguf_write_f32(w, "nemotron_h_moe.expert_weights_scale", 2.5f);
+}
+
+void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w)
+{
+    CHECK(h->n_layers <= MOST_LAYERS);
+    if (is_gemma(h))
+        gemma_keys(h, w);
+    else
+        nemotron_keys(h, w);
+}

@@ -1,0 +1,21 @@
+// random_layers.h - the layers of random models that differ in more than their sizes: Gemma 4 and Nemotron-H.
+#pragma once
+#include "format/gguf_write.h"
+
+struct random_sizes { // of the model
+    const char *arch;
+    uint32_t n_layers, n_cols, n_ffn, n_heads, n_kv_heads, head_dim, n_experts, n_expert_ffn, n_shared;
+};
+
+enum { RANDOM_LAYER_TENSORS = 24 };
+struct random_tensor {
+    const char *part;                    // behind "blk.N."
+    uint64_t n_matrices, n_rows, n_cols; // 0 matrices: one of two dimensions; 0 rows: a vector
+};
+
+bool random_layers_knows(const char *arch);
+// The tensors of layer l; returns how many.
+uint32_t random_layers_tensors(const struct random_sizes *h, uint32_t l,
+                               struct random_tensor tensors[RANDOM_LAYER_TENSORS]);
+// The keys in which layers differ.
+void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w);
