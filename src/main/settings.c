@@ -227,7 +227,14 @@ static const struct option eval_options[] = {
     { 0 },
 };
 
+static const struct option profile_options[] = {
+    { "-d --n-depth", OPTION_U32, AT(profile_depth), "N", "256", 0, 1000000, NULL, "tokens already in the context of the steps that are taken apart" },
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json csv", "tables, everything with its samples, or one table of rows" },
+    { "--html", OPTION_STRING, AT(html), "FILE", NULL, 0, 0, NULL, "write a page with pictures: one file that needs no network" },
+    { "--trace-json", OPTION_STRING, AT(trace_json), "FILE", NULL, 0, 0, NULL, "write one play of each step for ui.perfetto.dev" },
+    { "--against", OPTION_STRING, AT(against), "FILE", NULL, 0, 0, NULL, "compare with an earlier profile's JSON of the same model, device and depth" },
+    { "--tolerance", OPTION_FLOAT, AT(tolerance), "PERCENT", "5", 0, 1000, NULL, "with --against: exit status 1 when something is certainly slower by more than this" },
+    { "--short", OPTION_FLAG, AT(brief), NULL, NULL, 0, 0, NULL, "fewer runs, inputs of at most 512 tokens, no command alone" },
     { 0 },
 };
 
@@ -291,6 +298,7 @@ static const struct option_group general = { "General", general_options }, model
                                  quantize = { "Work", quantize_options }, synth = { "File", synth_options },
                                  verify = { "Check", verify_options }, plan = { "Plan", plan_options },
                                  eval = { "Text and comparison", eval_options },
+                                 profile = { "Measurements", profile_options },
                                  imatrix = { "Text and matrix", imatrix_options },
                                  trace = { "Looking inside", trace_options },
                                  names = { "Models by name", name_options }, pull = { "Pull", pull_options },
@@ -349,8 +357,14 @@ static const char eval_text[] =
     "  ingot eval model-bf16.gguf -f wiki.test.raw --save-logits model.logits\n"
     "  ingot eval elsewhere-q4.gguf --kl model.logits";
 
+static const char profile_text[] =
+    "First the requests that a user sends, in five phases: cold and warm, short and long answers, short and long prompts, ten in a row, and "
+    "many at the same time. Then three steps are taken apart: decoding one token, eight at once, and reading a prompt. For each kind of "
     "operation: its time, how much of it is waiting, the bytes and the arithmetic that it cannot do without, its share of what this "
     "device can do at best, which is measured first, and what bounds it.\n\n"
+    "  ingot profile model.gguf\n"
+    "  ingot profile model.gguf -d 4096 -o json > profile.json\n"
+    "  ingot profile model.gguf -d 4096 --against profile.json --html profile.html --trace-json trace.json";
 
 static const char embed_text[] =
     "Texts are the operands, or the lines of -f or a pipe; -m names the model. A line of numbers goes to stdout for each text, in their order. Embedding models "
@@ -387,6 +401,7 @@ static const struct option_verb verbs[] = {
     { "plan", "[MODEL]", "Tells which layers go to which device, and how fast that would be", "  ingot plan -m big.gguf --device cuda:0,cpu -c 8192 --streams 4", { &plan, &model, &place, &kernel, &names, &general } },
     { "imatrix", "[MODEL]", "Measures which columns of a model's weights matter, for quantize", imatrix_text, { &imatrix, &model, &place, &kernel, &names, &general } },
     { "embed", "[TEXT...]", "Makes a vector of each text, or scores texts by a query", embed_text, { &embed, &model, &place, &kernel, &names, &general } },
+    { "profile", "[MODEL]", "Measures how fast a model answers, and where the time of a step goes", profile_text, { &profile, &model, &place, &kernel, &names, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

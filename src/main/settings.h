@@ -38,6 +38,11 @@ struct settings {
     const char *serve_url, *svg;
     struct option_numbers n_clients;
     uint32_t n_requests;
+    // profile
+    uint32_t profile_depth;
+    bool brief;
+    const char *html, *trace_json, *against;
+    float tolerance;
     // embed
     const char *prefix, *pooling, *normalize, *query;
     uint32_t dimensions;

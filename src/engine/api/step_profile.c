@@ -1,0 +1,571 @@
+// step_profile.c - see step_profile.h.
+#include "engine/api/step_profile.h"
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "engine/api.h"
+#include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
+#include "engine/stage/batch.h"
+#include "engine/stage/link.h"
+#include "engine/tiles.h"
+#include "ops/experts/experts.h"
+#include "ops/ops.h"
+
+enum { LEAST_PLAYS = 6, ALONE_PLAYS = 8, WARM_UP_PLAYS = 2, QUEUED_PLAYS = 8 };
+
+// What one command took in one stamped play.
+struct command_sample {
+    float ns, wait_ns;
+};
+struct play_sample { // of one stamped play
+    double total, start, link, host;
+    struct command_sample *commands; // [n_commands]
+};
+
+// A tape of the step, with what it needs to be played.
+struct profiled_tape {
+    struct tape *tape;
+    struct device *device;
+    struct buffer *step; // on the device
+    struct link *link;   // from the tape before, or NULL
+};
+
+struct profiling {
+    struct engine *engine;
+    const struct step_profile_request *request;
+    struct step_profile *profile;
+    const struct step *step;
+    uint64_t step_bytes;
+    uint32_t *slots, n_slots;               // that the step's sequences have
+    struct profiled_tape tapes[MAX_STAGES]; // [profile->n_stages]
+    struct play_sample samples[STEP_PROFILE_PLAYS];
+    struct command_sample *all; // [STEP_PROFILE_PLAYS, n_commands]
+};
+
+// ---- the step
+
+static uint32_t token_at(const struct profiling *w, uint32_t sequence, uint32_t position)
+{
+    uint64_t x = ((uint64_t)sequence << 32 | position) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)((x ^ x >> 31) % w->engine->loaded->model.config.n_vocab);
+}
+
+static const struct step *lay_out(const struct profiling *w)
+{
+    struct batch *b = w->engine->batch;
+    const struct stage *first = &w->engine->loaded->stages[0];
+    const struct bucket *bucket = &first->buckets[stage_bucket_index(first, b->n_rows, b->n_outputs)];
+
+    return batch_layout(b, bucket->max_rows, bucket->max_outputs);
+}
+
+// A step before the one that is profiled.
+static bool play_past(const struct profiling *w, const struct step *step, struct err *err)
+{
+    const struct engine_loaded *l = w->engine->loaded;
+
+    for (uint32_t i = 0; i < l->n_stages; i++)
+        if ((i > 0 && !link_pass(&l->links[i - 1], step->n_rows, err)) ||
+            !stage_play(&l->stages[i], step, err))
+            return false;
+    struct device *last = l->stages[l->n_stages - 1].device;
+    return last->ops->wait(last, err);
+}
+
+static void add_rows(struct profiling *w, uint32_t sequence, uint32_t slot, struct layer_range positions)
+{
+    uint32_t state = kv_state_own(&w->engine->kv, slot);
+
+    for (uint32_t at = positions.first; at < positions.last; at++)
+        batch_add_row(w->engine->batch,
+                      (struct batch_row){ .token = token_at(w, sequence, at),
+                                          .position = at,
+                                          .slot = slot,
+                                          .state_from = at > positions.first ? STATE_NEXT
+                                                        : at > 0             ? state
+                                                                             : STATE_ZERO,
+                                          .state_to = at + 1 < positions.last ? STATE_NONE : state });
+}
+
+// For a step with the rows from `at` to `end` of the slot.
+static bool give_pages(const struct profiling *w, uint32_t slot, uint32_t at, uint32_t end, struct err *err)
+{
+    struct engine *e = w->engine;
+
+    pthread_mutex_lock(&e->state);
+    kv_window_advance(&e->kv, slot, at);
+    bool room = engine_grow(e, slot, end);
+    pthread_mutex_unlock(&e->state);
+    return room || err_set(err, ERR_LIMIT, "no KV pages for %u sequences of %u tokens",
+                           w->request->shape.n_sequences, end);
+}
+
+// Computes the tokens before the step's.
+static bool fill_depth(struct profiling *w, uint32_t sequence, uint32_t slot, struct err *err)
+{
+    struct batch *b = w->engine->batch;
+    uint32_t depth = w->request->shape.depth;
+
+    for (uint32_t at = 0; at < depth; at += b->max_rows) {
+        uint32_t end = depth - at < b->max_rows ? depth : at + b->max_rows;
+        batch_clear(b);
+        if (!give_pages(w, slot, at, end, err))
+            return false;
+        add_rows(w, sequence, slot, (struct layer_range){ at, end });
+        if (!play_past(w, lay_out(w), err))
+            return false;
+    }
+    return true;
+}
+
+static bool check_shape(const struct profiling *w, struct err *err)
+{
+    const struct step_shape *s = &w->request->shape;
+    const struct engine *e = w->engine;
+
+    if (e->loaded->group)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "ranks of a layer have no profile yet; leave out --tensor-parallel");
+    if (s->n_rows == 0 || s->n_sequences == 0 || (uint64_t)s->n_rows * s->n_sequences > e->batch->max_rows ||
+        s->n_sequences > e->batch->max_outputs || s->n_sequences > e->kv.n_slots)
+        return err_set(err, ERR_INPUT, "a step of %u sequences with %u rows each; a step holds %u rows of %u",
+                       s->n_sequences, s->n_rows, e->batch->max_rows, e->kv.n_slots);
+    if ((uint64_t)s->depth + s->n_rows + 1 > e->loaded->n_context)
+        return err_set(err, ERR_INPUT, "%u tokens at a depth of %u; the context has %u: give -d less",
+                       s->n_rows, s->depth, e->loaded->n_context);
+    return true;
+}
+
+static bool take_tapes(struct profiling *w, struct err *err)
+{
+    const struct engine_loaded *l = w->engine->loaded;
+
+    for (uint32_t i = 0; i < l->n_stages; i++) {
+        struct stage *s = &l->stages[i];
+        if (s->away)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "experts elsewhere have no profile yet; leave out --experts");
+        struct bucket *b = stage_bucket(s, w->step->n_rows, w->step->n_outputs, err);
+        if (!b)
+            return false;
+        w->tapes[w->profile->n_stages++] =
+            (struct profiled_tape){ b->tape, s->device, &s->step, i > 0 ? &l->links[i - 1] : NULL };
+    }
+    return true;
+}
+
+// Sequences with their past, and the step's rows.
+static bool make_step(struct profiling *w, struct err *err)
+{
+    const struct step_shape *s = &w->request->shape;
+    struct engine *e = w->engine;
+    uint32_t *slots;
+
+    if (!check_shape(w, err))
+        return false;
+    if (!(slots = w->slots = mem_alloc_array(s->n_sequences, sizeof *w->slots)))
+        return err_memory(err, "a step's sequences");
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
+        pthread_mutex_lock(&e->state);
+        slots[i] = kv_slot_take(&e->kv);
+        w->n_slots += slots[i] != KV_NONE;
+        pthread_mutex_unlock(&e->state);
+        if (slots[i] == KV_NONE)
+            return err_set(err, ERR_LIMIT, "no slot for %u sequences", s->n_sequences);
+        if (!fill_depth(w, i, slots[i], err) ||
+            !give_pages(w, slots[i], s->depth, s->depth + s->n_rows + 1, err))
+            return false;
+    }
+    batch_clear(e->batch);
+    for (uint32_t i = 0; i < s->n_sequences; i++) {
+        add_rows(w, i, slots[i], (struct layer_range){ s->depth, s->depth + s->n_rows });
+        batch_add_output(e->batch, (struct batch_output){ .params = { .repeat_penalty = 1 } });
+    }
+    w->step = lay_out(w);
+    w->step_bytes = step_bytes(w->step->max_rows, w->step->max_outputs);
+    return take_tapes(w, err);
+}
+
+static void give_slots_back(struct profiling *w)
+{
+    pthread_mutex_lock(&w->engine->state);
+    for (uint32_t i = 0; i < w->n_slots; i++)
+        kv_slot_return(&w->engine->kv, w->slots[i]);
+    pthread_mutex_unlock(&w->engine->state);
+    mem_free(w->slots);
+}
+
+// ---- its commands
+
+static uint32_t layer_of(const char *label)
+{
+    const char *at = strstr(label, "layer"); // "layer3.attn_out", "vision.layer3.up"
+    unsigned layer;
+    return at && sscanf(at, "layer%u", &layer) == 1 ? layer : NO_LAYER;
+}
+
+static uint32_t device_index(const struct profiling *w, const struct device *d)
+{
+    const struct devices *devices = &w->engine->loaded->devices;
+    uint32_t i = 0;
+
+    while (i < devices->n && devices->at[i] != d)
+        i++;
+    CHECK(i < devices->n);
+    return i;
+}
+
+static bool spans_open(struct profiling *w, uint32_t stage, struct err *err)
+{
+    struct step_profile *p = w->profile;
+    struct device *d = w->tapes[stage].device;
+    uint32_t n = tape_n_commands(w->tapes[stage].tape), n_lanes = d->timing ? d->timing->n_lanes(d) : 0;
+
+    p->spans[stage] =
+        (struct stage_spans){ .first_command = p->n_commands, .n_commands = n, .device = device_index(w, d) };
+    p->is_timed &= n_lanes > 0;
+    p->n_commands += n;
+    p->n_barriers += tape_n_barriers(w->tapes[stage].tape);
+    p->spans[stage].times.spans = mem_alloc_array((size_t)n * n_lanes + 1, sizeof(struct command_span));
+    return p->spans[stage].times.spans || err_memory(err, "the times of commands");
+}
+
+static void list_commands(struct profiling *w, uint32_t stage)
+{
+    const struct stage_spans *s = &w->profile->spans[stage];
+    const struct tape *t = w->tapes[stage].tape;
+
+    for (uint32_t i = 0; i < s->n_commands; i++) {
+        const struct command *c = tape_command(t, i);
+        w->profile->commands[s->first_command + i] =
+            (struct profiled_command){ .name = c->name,
+                                       .label = c->label,
+                                       .stage = stage,
+                                       .layer = layer_of(c->label),
+                                       .device = s->device,
+                                       .barrier = c->barrier,
+                                       .cost = cost_of_command(t, c, w->step) };
+    }
+}
+
+static bool open_commands(struct profiling *w, struct err *err)
+{
+    struct step_profile *p = w->profile;
+
+    for (uint32_t i = 0; i < p->n_stages; i++)
+        if (!spans_open(w, i, err))
+            return false;
+    p->commands = mem_alloc_array(p->n_commands, sizeof *p->commands);
+    w->all = mem_alloc_array((size_t)p->n_commands * STEP_PROFILE_PLAYS, sizeof *w->all);
+    if (!p->commands || !w->all)
+        return err_memory(err, "the times of commands");
+    for (uint32_t i = 0; i < p->n_stages; i++)
+        list_commands(w, i);
+    for (uint32_t i = 0; i < STEP_PROFILE_PLAYS; i++)
+        w->samples[i].commands = w->all + (size_t)i * p->n_commands;
+    return true;
+}
+
+// ---- plays
+
+static double since(uint64_t begun)
+{
+    return (double)(clock_ns() - begun);
+}
+
+static bool write_step(const struct profiling *w, const struct profiled_tape *t, struct err *err)
+{
+    return buffer_write(t->step, 0, w->step, w->step_bytes, err);
+}
+
+// A GPU is given a few plays at once, as decoding does, so that submission and wait are hidden behind them.
+static uint32_t plays_at_once(const struct profiling *w)
+{
+    return w->profile->n_stages == 1 && w->tapes[0].device->queue ? QUEUED_PLAYS : 1;
+}
+
+// The mean of one play in *ns.
+static bool play_plain(const struct profiling *w, double *ns, struct err *err)
+{
+    uint32_t n_stages = w->profile->n_stages, n = plays_at_once(w);
+    uint64_t begun = clock_ns();
+
+    for (uint32_t i = 0; i < n * n_stages; i++) {
+        const struct profiled_tape *t = &w->tapes[i % n_stages];
+        if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err) ||
+            !tape_play(t->tape, t->step, err))
+            return false;
+    }
+    struct device *last = w->tapes[n_stages - 1].device;
+    bool ok = last->ops->wait(last, err);
+    *ns = since(begun) / n;
+    return ok;
+}
+
+// Each lane's commands follow each other: what lies between one's end and the next one's begin is waiting.
+static void take_times(const struct stage_spans *s, struct play_sample *to)
+{
+    const struct play_times *t = &s->times;
+
+    for (uint32_t lane = 0; lane < t->n_lanes; lane++) {
+        const struct command_span *at = t->spans + (size_t)lane * s->n_commands;
+        to->start += (double)(at[0].begin - t->begun) / t->n_lanes;
+        for (uint32_t i = 0; i < s->n_commands; i++) {
+            struct command_sample *c = &to->commands[s->first_command + i];
+            uint64_t next = i + 1 < s->n_commands ? at[i + 1].begin : t->ended;
+            c->ns += (float)(next - at[i].begin) / (float)t->n_lanes;
+            c->wait_ns += (float)(next - at[i].end) / (float)t->n_lanes;
+        }
+    }
+    to->host -= (double)(t->ended - t->begun);
+}
+
+static bool play_timed(struct profiling *w, struct play_sample *to, struct err *err)
+{
+    uint64_t begun = clock_ns();
+
+    memset(to->commands, 0, w->profile->n_commands * sizeof *to->commands);
+    to->start = to->link = to->host = 0;
+    for (uint32_t i = 0; i < w->profile->n_stages; i++) {
+        const struct profiled_tape *t = &w->tapes[i];
+        uint64_t passing = clock_ns();
+        if (t->link && !link_pass(t->link, w->step->n_rows, err))
+            return false;
+        to->link += t->link ? since(passing) : 0;
+        if (!write_step(w, t, err) || !tape_play_timed(t->tape, t->step, &w->profile->spans[i].times, err))
+            return false;
+        take_times(&w->profile->spans[i], to);
+    }
+    to->total = since(begun);
+    to->host += to->total - to->link;
+    return true;
+}
+
+static bool play_turns(struct profiling *w, struct err *err)
+{
+    const struct step_profile_request *r = w->request;
+    struct step_profile *p = w->profile;
+    uint64_t begun = clock_ns();
+
+    for (uint32_t i = 0; i < WARM_UP_PLAYS; i++)
+        if (!play_plain(w, &p->plain_ns[0], err) || (p->is_timed && !play_timed(w, &w->samples[0], err)))
+            return false;
+    while (p->n_plays < STEP_PROFILE_PLAYS && (p->n_plays < LEAST_PLAYS || since(begun) < r->seconds * 1e9)) {
+        if (!play_plain(w, &p->plain_ns[p->n_plays], err) ||
+            (p->is_timed && !play_timed(w, &w->samples[p->n_plays], err)))
+            return false;
+        p->timed_ns[p->n_plays] = w->samples[p->n_plays].total;
+        p->n_plays++;
+        if (r->goes_on && !r->goes_on(r->arg))
+            return err_set(err, ERR_CANCELLED, "stopped");
+    }
+    return true;
+}
+
+// Commands in their order, so that each has the inputs that it has in the step.
+static bool play_alone(struct profiling *w, struct err *err)
+{
+    const struct step_profile_request *r = w->request;
+
+    for (uint32_t i = 0; i < w->profile->n_stages; i++) {
+        const struct stage_spans *s = &w->profile->spans[i];
+        const struct profiled_tape *t = &w->tapes[i];
+        if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err))
+            return false;
+        for (uint32_t c = 0; c < s->n_commands; c++) {
+            uint64_t begun = clock_ns();
+            if (!tape_play_repeated(t->tape, t->step, c, ALONE_PLAYS, err))
+                return false;
+            w->profile->commands[s->first_command + c].alone_ns = since(begun) / ALONE_PLAYS;
+            if (r->goes_on && !r->goes_on(r->arg))
+                return err_set(err, ERR_CANCELLED, "stopped");
+        }
+    }
+    return true;
+}
+
+// ---- means
+
+static int compare_totals(const void *a, const void *b)
+{
+    const struct play_sample *x = a, *y = b;
+    return x->total < y->total ? -1 : x->total > y->total;
+}
+
+static struct layer_range middle_half(uint32_t n)
+{
+    return (struct layer_range){ n / 4, n - n / 4 };
+}
+
+static double middle_mean(const double *samples, uint32_t n)
+{
+    double sorted[STEP_PROFILE_PLAYS];
+    struct layer_range middle = middle_half(n);
+
+    memcpy(sorted, samples, n * sizeof *sorted);
+    stats_sort(sorted, n);
+    return stats_mean(sorted + middle.first, middle.last - middle.first);
+}
+
+static void take_means(struct profiling *w)
+{
+    struct step_profile *p = w->profile;
+    struct layer_range middle = middle_half(p->n_plays);
+    double n = middle.last - middle.first;
+
+    p->plain = middle_mean(p->plain_ns, p->n_plays);
+    if (!p->is_timed)
+        return;
+    qsort(w->samples, p->n_plays, sizeof *w->samples, compare_totals);
+    for (uint32_t i = middle.first; i < middle.last; i++) {
+        const struct play_sample *s = &w->samples[i];
+        p->timed += s->total / n;
+        p->start_ns += s->start / n;
+        p->link_ns += s->link / n;
+        p->host_ns += s->host / n;
+        for (uint32_t c = 0; c < p->n_commands; c++) {
+            p->commands[c].ns += (double)s->commands[c].ns / n;
+            p->commands[c].wait_ns += (double)s->commands[c].wait_ns / n;
+        }
+    }
+}
+
+// ---- experts
+
+struct spread_count {
+    struct profiling *work;
+    struct buf ids;
+    uint32_t capacity;
+};
+
+// The ids lie in a tensor of their own where route and experts are commands of their own.
+static bool count_experts(void *arg, const struct command *c, const struct step *step, struct err *err)
+{
+    struct spread_count *count = arg;
+    struct step_profile *p = count->work->profile;
+    const struct experts_args *args = (const void *)c->args;
+    uint32_t rows[4096] = { 0 };
+    struct expert_spread s = { .layer = layer_of(c->label) };
+
+    if (c->op != OP_experts_up || args->n_experts > 4096 || p->n_experts == count->capacity)
+        return true;
+    const struct operand *o = &c->operands[EXPERTS_UP_IDS];
+    count->ids.n = 0;
+    if (!buf_reserve(&count->ids, o->bytes))
+        return err_memory(err, "the ids of experts");
+    if (!buffer_read(o->buffer, o->offset, count->ids.at, o->bytes, err))
+        return false;
+    const float *ids = (const float *)(const void *)count->ids.at;
+    for (uint32_t i = 0; i < step->n_rows * args->n_slots; i++)
+        rows[(uint32_t)ids[i] % args->n_experts]++;
+    s.n = args->n_experts;
+    for (uint32_t i = 0; i < s.n; i++) {
+        s.n_used += rows[i] > 0;
+        s.most = rows[i] > s.most ? rows[i] : s.most;
+    }
+    s.mean = (double)step->n_rows * args->n_slots / s.n;
+    p->experts[p->n_experts++] = s;
+    return true;
+}
+
+static bool find_spread(struct profiling *w, struct err *err)
+{
+    const struct engine_loaded *l = w->engine->loaded;
+    struct spread_count count = { .work = w, .capacity = l->model.config.n_layers };
+    struct tape_watch watch = { count_experts, &count };
+    bool ok = true;
+
+    if (l->model.n_experts == 0)
+        return true;
+    w->profile->experts = mem_alloc_array(count.capacity, sizeof *w->profile->experts);
+    if (!w->profile->experts)
+        return err_memory(err, "the spread of experts");
+    for (uint32_t i = 0; ok && i < w->profile->n_stages; i++) {
+        const struct profiled_tape *t = &w->tapes[i];
+        ok = (!t->link || link_pass(t->link, w->step->n_rows, err)) && write_step(w, t, err) &&
+             tape_play_watched(t->tape, t->step, 0, &watch, err);
+    }
+    buf_free(&count.ids);
+    return ok;
+}
+
+// ---- all
+
+static bool measure(struct profiling *w, struct err *err)
+{
+    struct step_profile *p = w->profile;
+
+    p->is_timed = true;
+    if (!open_commands(w, err) || !play_turns(w, err))
+        return false;
+    take_means(w);
+    // Spans that are kept are those of the last play.
+    return (!w->request->alone || play_alone(w, err)) && find_spread(w, err);
+}
+
+typedef bool make_tapes(struct profiling *w, struct err *err);
+
+// make: fills the step and finds its tapes.
+static bool profile_with(struct ingot_engine *engine, const struct step_profile_request *request,
+                         struct step_profile *profile, make_tapes *make, struct err *err)
+{
+    struct engine *e = &engine->inner;
+    struct profiling *w = mem_alloc(sizeof *w);
+
+    *profile = (struct step_profile){ .shape = request->shape };
+    if (!w)
+        return err_memory(err, "a profile");
+    *w = (struct profiling){ .engine = e, .request = request, .profile = profile };
+    pthread_mutex_lock(&e->stepping);
+    bool ok = make(w, err) && measure(w, err);
+    batch_clear(e->batch);
+    give_slots_back(w);
+    pthread_mutex_unlock(&e->stepping);
+    mem_free(w->all);
+    mem_free(w);
+    return ok;
+}
+
+bool step_profile_run(struct ingot_engine *engine, const struct step_profile_request *request,
+                      struct step_profile *profile, struct err *err)
+{
+    return profile_with(engine, request, profile, make_step, err);
+}
+
+static bool make_tower(struct profiling *w, struct err *err)
+{
+    if (!w->engine->tiles)
+        return err_set(err, ERR_UNSUPPORTED, "this model takes no pictures");
+    struct vision *v = &w->engine->tiles->vision;
+    uint32_t n = v->buckets[0];
+    unsigned char *pixels = mem_alloc_array(n, vision_tile_bytes(v));
+    struct vision_tile tiles[VISION_MOST_TILES];
+    for (uint32_t i = 0; pixels && i < n; i++)
+        tiles[i] = (struct vision_tile){ pixels + i * vision_tile_bytes(v), i };
+    bool ok = pixels ? vision_encode(v, tiles, n, err) && v->device->ops->wait(v->device, err)
+                     : err_memory(err, "a picture");
+    mem_free(pixels);
+    w->step = v->host_step;
+    w->step_bytes = step_at_samples(w->step->max_rows, w->step->max_outputs) * 4ull;
+    w->tapes[0] = (struct profiled_tape){ v->tapes[0], v->device, &v->step, NULL };
+    w->profile->shape = (struct step_shape){ n, w->step->n_rows / n, 0 };
+    w->profile->n_stages = 1;
+    return ok;
+}
+
+bool step_profile_tower(struct ingot_engine *engine, const struct step_profile_request *request,
+                        struct step_profile *profile, struct err *err)
+{
+    return profile_with(engine, request, profile, make_tower, err);
+}
+
+void step_profile_release(struct step_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->n_stages; i++)
+        mem_free(profile->spans[i].times.spans);
+    mem_free(profile->commands);
+    mem_free(profile->experts);
+    *profile = (struct step_profile){ 0 };
+}
