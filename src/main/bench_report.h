@@ -35,5 +35,8 @@ void bench_print(struct bench_report *r, const struct bench_row *row);
 // fields.
 void bench_lines(const struct bench_report *r, const struct bench_row *row);
 void bench_foot(const struct bench_report *r);
+// Draws the rows as bars, to an SVG.
+bool bench_plot(const char *path, const struct bench_report *r, const struct bench_row *rows, uint32_t n,
+                struct err *err);
 // "pp512+tg128 @ d4096 b512"
 void bench_row_name(const struct bench_row *row, char *name, size_t n);

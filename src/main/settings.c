@@ -130,10 +130,12 @@ static const struct option bench_options[] = {
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "with llama-bench's columns and field names" },
     { "--no-warmup", OPTION_FLAG, AT(no_warmup), NULL, NULL, 0, 0, NULL, "no untimed run before each test" },
     { "--peer", OPTION_LIST, AT(peers), "COMMAND", NULL, 0, 0, NULL, "run this llama-bench compatible program in turn with ingot and print the ratio; may be given more than once" },
+    { "--image", OPTION_LIST, AT(images), "FILE|WxH", NULL, 0, 0, NULL, "measure a question about this picture instead, or about a drawn one of so many pixels, stage by stage; may be given more than once" },
+    { "--image-no-split", OPTION_FLAG, AT(no_split), NULL, NULL, 0, 0, NULL, "with --image: read each picture as one tile" },
     { "--serve", OPTION_STRING, AT(serve_url), "URL", NULL, 0, 0, NULL, "drive the server there instead: prompts of -p words, answers of -n tokens, streamed" },
     { "--clients", OPTION_NUMBERS, AT(n_clients), "N,...", "1,4,16", 1, 256, NULL, "with --serve: clients at the same time" },
     { "--requests", OPTION_U32, AT(n_requests), "N", "0", 0, 1000000, NULL, "with --serve: requests of all clients together; 0: 4 each, at least 16" },
-    { "--svg", OPTION_STRING, AT(svg), "FILE", NULL, 0, 0, NULL, "with --serve: draw the results" },
+    { "--svg", OPTION_STRING, AT(svg), "FILE", NULL, 0, 0, NULL, "draw the results" },
     { "--api-key", OPTION_LIST, AT(api_keys), "KEY", NULL, 0, 0, NULL, "with --serve: the server's key" },
     { 0 },
 };

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/thread_pool.h"
+#include "main/bench_image.h"
 #include "main/bench_report.h"
 #include "main/bench_serve.h"
 #include "main/following.h"
@@ -223,7 +224,7 @@ static bool run_test(struct bench_job *b, const struct bench_test *test, struct 
     return true;
 }
 
-static struct ingot_engine *open_engine(const struct bench_job *b)
+static struct settings engine_settings(const struct bench_job *b)
 {
     struct settings s = *b->settings;
 
@@ -237,6 +238,10 @@ static struct ingot_engine *open_engine(const struct bench_job *b)
         s.speculate = "off";
     return s;
 }
+
+static struct ingot_engine *open_engine(const struct bench_job *b)
+{
+    struct settings s = engine_settings(b);
 
     return loading_engine(&s, 1);
 }
@@ -289,7 +294,10 @@ static int run_engine(struct bench_job *b)
 {
     struct err err = { 0 };
     bool ok = true;
+    int status = follow(b);
 
+    if (status >= 0)
+        return status;
     b->engine = open_engine(b);
     if (!b->engine)
         return ended(&err);
@@ -350,6 +358,7 @@ static int run_engines(struct bench_job *b)
 {
     const struct settings *all = b->settings;
     int status = STATUS_OK;
+    struct err err;
 
     for (size_t i = 0; i < n_combinations(all) && status == STATUS_OK && out_state() == OUT_OPEN; i++) {
         const struct settings s = combination(all, i);
@@ -362,6 +371,8 @@ static int run_engines(struct bench_job *b)
         bench_foot(&b->report);
     for (uint32_t i = 0; i < b->n_rows && status == STATUS_OK; i++)
         bench_lines(&b->report, &b->rows[i]);
+    if (status == STATUS_OK && all->svg && !bench_plot(all->svg, &b->report, b->rows, b->n_rows, &err))
+        status = fail(err.message);
     for (uint32_t i = 0; i < b->n_rows; i++)
         row_free(&b->rows[i]);
     return status == STATUS_OK ? out_finish() : status;
@@ -400,6 +411,8 @@ int verb_bench(const struct verb_call *call)
 {
     if (call->settings->serve_url)
         return bench_serve(call->settings);
+    if (call->settings->images.n)
+        return bench_image(call->settings);
     struct bench_job *b = mem_alloc(sizeof *b);
     if (!b)
         return fail("out of memory");

@@ -133,14 +133,6 @@ static void print_model(const struct model_info *s)
                (double)s->read_bytes / MIB, (double)s->kv_bytes / 1024);
 }
 
-// Tiles of a picture at most: a square of them and the whole.
-static uint32_t most_tiles(const struct image_processor *p)
-{
-    uint32_t side = p->split ? divide_up(p->longest_edge, p->tile) : 1;
-
-    return side > 1 ? side * side + 1 : 1;
-}
-
 static void print_eyes(const struct model_eyes *e)
 {
     const struct tower_config *c = &e->tower.config;
@@ -153,10 +145,11 @@ static void print_eyes(const struct model_eyes *e)
     out_printf("eyes          %s, %.2f M parameters, %u layers, width %u, %u heads, FFN %u, rows of %u\n",
                e->tower.arch->projector, (double)e->tower.n_parameters * 1e-6, c->n_layers, c->n_cols,
                c->n_heads, c->n_ffn, c->n_out);
-    out_printf(
-        "pictures      longest edge %u, tiles of %u in patches of %u, %u tokens a tile, at most %u tiles\n",
-        c->processor.longest_edge, c->processor.tile, c->patch, c->processor.tokens_a_tile,
-        most_tiles(&c->processor));
+    out_text("pictures      ");
+    if (c->processor.tiling == IMAGE_BY_EDGE)
+        out_printf("longest edge %u, ", c->processor.longest_edge);
+    out_printf("tiles of %u in patches of %u, %u tokens a tile, at most %u tiles\n", c->processor.tile,
+               c->patch, c->processor.tokens_a_tile, image_most_tiles(&c->processor));
     if (!e->file)
         return;
     out_printf("eyes' file    ");
@@ -259,7 +252,7 @@ static json_t *eyes_json(const struct model_eyes *e)
     json_object_set_new(o, "tile", json_integer(c->processor.tile));
     json_object_set_new(o, "patch", json_integer(c->patch));
     json_object_set_new(o, "tokens_per_tile", json_integer(c->processor.tokens_a_tile));
-    json_object_set_new(o, "max_tiles", json_integer(most_tiles(&c->processor)));
+    json_object_set_new(o, "max_tiles", json_integer(image_most_tiles(&c->processor)));
     if (e->file)
         json_object_set_new(o, "file", json_string(model_file_path(e->file)));
     return o;
