@@ -88,6 +88,18 @@ static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
     return sha256_take(s);
 }
 
+bool kv_persist_model(const struct engine *e, struct sha256 *sum, struct err *err)
+{
+    struct sha256_stream *s = sha256_open();
+
+    if (!s)
+        return err_memory(err, "the model's digest");
+    add_file(s, e->loaded->file);
+    *sum = sha256_take(s);
+    sha256_close(s);
+    return true;
+}
+
 bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err)
 {
     struct sha256_stream *s = sha256_open();

@@ -8,6 +8,7 @@
 bool kv_persist_open(struct engine *e, struct err *err);
 // The digest of everything that determines the numbers in a page: weights, version, device, arithmetic,
 // formats.
+bool kv_persist_model(const struct engine *e, struct sha256 *sum, struct err *err); // of its weights alone
 bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err);
 // That of the states that belong to pages of this digest.
 bool kv_persist_state_identity(const struct sha256 *pages, struct sha256 *states, struct err *err);

@@ -84,6 +84,7 @@ static const struct option prompt_options[] = {
     { "-cnv --conversation", OPTION_FLAG, AT(chat), NULL, NULL, 0, 0, NULL, "go on with a chat after the answer to -p, -f or a pipe" },
     { "-st --single-turn", OPTION_FLAG, AT(one_turn), NULL, NULL, 0, 0, NULL, "leave a chat after the first answer" },
     { "-no-cnv --no-chat --no-conversation", OPTION_FLAG, AT(no_chat), NULL, NULL, 0, 0, NULL, "continue the text as it is, without the chat template" },
+    { "--record", OPTION_STRING, AT(record), "FILE", NULL, 0, 0, NULL, "keep the last answer with its prompt, parameters and settings in FILE, for ingot verify --replay" },
     { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "with --no-chat: control tokens written in the prompt count as such" },
     { 0 },
 };
@@ -250,6 +251,7 @@ static const struct option plan_options[] = {
 static const struct option verify_options[] = {
     { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
+    { "--replay", OPTION_STRING, AT(replay), "FILE", NULL, 0, 0, NULL, "ask what run --record kept once more, on these devices and with these settings: is the answer the same, and if not, from which token on and by which command" },
     { "--verify-gemm", OPTION_FLAG, AT(verify_gemm), NULL, NULL, 0, 0, NULL, "compare with the same device and --gemm vendor instead: the products of more than 16 rows" },
     { "-a --all", OPTION_FLAG, AT(all), NULL, NULL, 0, 0, NULL, "print every command, not only those beyond their limit" },
     { 0 },

@@ -141,6 +141,8 @@ int verb_run(const struct verb_call *call)
     s.system = system.n ? system.at : NULL;
     if (s.images.n && !s.model && embedded_find(INGOT_BUILTIN_EYES))
         s.model = INGOT_BUILTIN_EYES;
+    if (s.record && s.images.n)
+        return fail_usage("--record keeps no pictures; leave out --image or --record");
     if (s.seed == UINT64_MAX)
         s.seed = reply_random_seed();
     int status =

@@ -2,6 +2,7 @@
 // engine/api/verify.c.
 #include "engine/api/verify.h"
 #include "main/loading.h"
+#include "main/replay/replay.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
 #include "main/terminal/out_json.h"
@@ -45,6 +46,8 @@ static bool on_command(void *arg, const struct verify_finding *finding)
 
 int verb_verify(const struct verb_call *call)
 {
+    if (call->settings->replay)
+        return replay_run(call->settings);
     struct ingot_engine_options options = loading_options(call->settings);
     struct verify_listener listener = { .settings = call->settings };
     struct verification v = { .n_rows = call->settings->n_verify,

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "engine/api.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv_persist.h"
 #include "engine/stage/away.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
@@ -50,21 +51,18 @@ static double limit_of(const struct stage *s, const char *name)
 static bool on_difference(void *arg, const struct tape_difference *d)
 {
     struct walk *w = arg;
-    struct verify_finding f = {
-        w->stage, d->command, d->label,
-        d->name,  d->error,   limit_of(&w->engine->loaded->stages[w->stage], d->name)
-    };
+    struct verify_finding f = { w->stage, d->command, d->label, d->name, d->error, limit_of(w->at, d->name) };
 
     w->v->n_bad += !(f.error <= f.limit);
     w->stopped = w->v->on_command && !w->v->on_command(w->v->arg, &f);
     return !w->stopped;
 }
 
-// A step of n rows of one sequence with scattered token ids; the last row's logits are wanted.
-static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
+// A step of one sequence, with scattered token ids or those that are given; the last row's logits are wanted.
+static bool fill_batch(struct engine *e, const struct verification *v, struct err *err)
 {
     struct batch *b = e->batch;
-    uint32_t slot = kv_slot_take(&e->kv);
+    uint32_t slot = kv_slot_take(&e->kv), n_rows = v->n_rows, n_vocab = e->loaded->model.config.n_vocab;
 
     if (n_rows == 0 || n_rows > b->max_rows || n_rows > e->loaded->n_context)
         return err_set(err, ERR_INPUT, "%u rows to verify with; want 1 to %u", n_rows,
@@ -81,23 +79,22 @@ static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
     return true;
 }
 
-static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *err)
+static bool verify_tapes(struct walk *w, struct batch *batches[2], struct stage *stages[2], struct err *err)
 {
     struct tape *tapes[2];
     const struct buffer *steps[2];
 
     for (int i = 0; i < 2; i++) {
-        struct engine *e = engines[i];
-        struct stage *s = &e->loaded->stages[w->stage];
-        struct bucket *bucket = stage_bucket(s, e->batch->n_rows, e->batch->n_outputs, err);
+        struct bucket *bucket = stage_bucket(stages[i], batches[i]->n_rows, batches[i]->n_outputs, err);
         if (!bucket)
             return false;
-        const struct step *step = batch_layout(e->batch, bucket->max_rows, bucket->max_outputs);
-        if (!buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err))
+        const struct step *step = batch_layout(batches[i], bucket->max_rows, bucket->max_outputs);
+        if (!stage_step_write(stages[i], step, err))
             return false;
         tapes[i] = bucket->tape;
-        steps[i] = &s->step;
+        steps[i] = &stages[i]->step;
     }
+    w->at = stages[0];
     return tape_diff(tapes[0], tapes[1], steps, on_difference, w, err);
 }
 
@@ -122,7 +119,7 @@ static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *
 static bool verify_both(struct walk *w, struct engine *engines[2], struct err *err)
 {
     for (int i = 0; i < 2; i++)
-        if (!fill_batch(engines[i], w->v->n_rows, err))
+        if (!fill_batch(engines[i], w->v, err))
             return false;
     for (; w->stage < engines[0]->loaded->n_stages && !w->stopped; w->stage++) {
         for (int i = 0; i < 2 && w->stage > 0; i++)
@@ -200,6 +197,17 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     return ok;
 }
 
+bool engine_model_hash(const struct ingot_engine *engine, char hash[MODEL_HASH_BYTES], struct err *err)
+{
+    struct sha256 sum;
+
+    if (!kv_persist_model(&engine->inner, &sum, err))
+        return false;
+    for (size_t i = 0; i < sizeof sum; i++)
+        snprintf(hash + 2 * i, 3, "%02x", ((const unsigned char *)&sum)[i]);
+    return true;
+}
+
 static void print_counters(const struct device *d, FILE *to)
 {
     const struct device_counters *c = &d->counters;
@@ -213,6 +221,13 @@ static void print_counters(const struct device *d, FILE *to)
             (unsigned long long)c->submissions, (unsigned long long)c->waits,
             (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes,
             (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
+}
+
+static void print_tapes(const struct stage *s, FILE *to)
+{
+    for (uint32_t b = 0; b < N_BUCKETS; b++)
+        if (s->buckets[b].tape)
+            tape_print(s->buckets[b].tape, to);
 }
 
 void engine_trace(const struct ingot_engine *engine, FILE *to)

@@ -19,7 +19,8 @@ enum verify_against {
 
 struct verification {
     enum verify_against against;
-    uint32_t n_rows; // of the step, 1 to n_batch
+    uint32_t n_rows;        // of the step, 1 to n_batch
+    const uint32_t *tokens; // [n_rows], or NULL: scattered ones
     verify_on_command *on_command;
     void *arg;
     uint32_t n_bad; // result: commands beyond their limit
@@ -28,6 +29,10 @@ struct verification {
 // Loads the model twice, on the device of `options` and on the reference, and plays one step on both, command
 // by command.
 bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
+
+// A hash of the weights that does not depend on devices, in hexadecimal; of large tensors a sample counts.
+enum { MODEL_HASH_BYTES = 65 };
+bool engine_model_hash(const struct ingot_engine *engine, char hash[MODEL_HASH_BYTES], struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
 void engine_trace(const struct ingot_engine *engine, FILE *to);

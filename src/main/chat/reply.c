@@ -6,6 +6,7 @@
 #include "main/chat/reply.h"
 #include <unistd.h>
 #include "base/random.h"
+#include "main/replay/record.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
 #include "main/terminal/out_json.h"
@@ -123,6 +124,8 @@ static bool on_event(void *arg, const struct ingot_event *event)
 {
     struct reply *r = arg;
 
+    if (event->token != UINT32_MAX && r->settings->record)
+        buf_append(&r->tokens, &event->token, sizeof event->token);
     if (event->n_bytes && !r->channels)
         buf_append(&r->text, event->text, event->n_bytes);
     if (r->settings->json && event->token != UINT32_MAX)
@@ -159,7 +162,7 @@ static void print_json_end(const struct reply *r)
     const struct ingot_result *result = &r->result;
     json_t *line =
         json_pack("{s:b, s:s%, s:s, s:i, s:i, s:i}", "done", 1, "answer", r->text.at ? r->text.at : "",
-                  r->text.n, "finish", finish_name(result->finish), "n_prompt", (int)result->n_prompt,
+                  r->text.n, "finish", record_finish_name(result->finish), "n_prompt", (int)result->n_prompt,
                   "n_reused", (int)result->n_reused, "n_generated", (int)result->n_generated);
 
     if (!line)
@@ -258,6 +261,19 @@ static struct ingot_request_options request_options(const struct reply *r)
     return options;
 }
 
+static bool write_record(const struct reply *r, const struct ingot_request_options *options, struct err *err)
+{
+    const struct record_answer what = { .engine = r->engine,
+                                        .options = options,
+                                        .answer = (const uint32_t *)(const void *)r->tokens.at,
+                                        .n_answer = r->tokens.n / sizeof(uint32_t),
+                                        .finish = r->result.finish };
+
+    if (options->n_pictures)
+        return err_set(err, ERR_UNSUPPORTED, "--record keeps no pictures; ask without them");
+    return record_write(r->settings, &what, err);
+}
+
 int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_messages, const char *text)
 {
     struct ingot_request_options options = request_options(r);
@@ -283,6 +299,8 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     if (out_state() != OUT_OPEN)
         return out_finish();
     if (!ok)
+        return fail(error.message);
+    if (r->settings->record && !write_record(r, &options, (struct err *)&error))
         return fail(error.message);
     if (r->settings->verbose && r->n_pictures)
         print_pictures(r);

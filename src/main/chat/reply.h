@@ -10,6 +10,7 @@ struct reply {
     struct ingot_session *session; // NULL: a fresh one
     const struct settings *settings;
     struct buf text;                             // the answer; freed by the caller
+    struct buf tokens;                           // of it, u32, with --record; freed by the caller
     const char *grammar, *json_schema;           // that answers follow; NULL: none
     const struct ingot_picture *const *pictures; // [n_pictures] of the messages, or before the text
     size_t n_pictures;
