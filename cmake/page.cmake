@@ -2,7 +2,7 @@
 # says how; run as a script (cmake -D PAGE=FOLDER -D LIBRARY=FILE -D OUT=FILE -P page.cmake), it does so.
 if(CMAKE_SCRIPT_MODE_FILE)
   file(READ ${PAGE}/index.html page)
-  foreach(part page.css store.js markdown.js page.js markdown-it)
+  foreach(part page.css store.js markdown.js pictures.js page.js markdown-it)
     set(text "")
     if(NOT part STREQUAL "markdown-it")
       file(READ ${PAGE}/${part} text)

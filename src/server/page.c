@@ -45,7 +45,7 @@ static void make_policy(void)
         add_sums(&b, s, STR("<script>"), STR("</script>"));
         buf_text(&b, "; style-src");
         add_sums(&b, s, STR("<style>"), STR("</style>"));
-        buf_text(&b, "; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        buf_text(&b, "; img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
                      "frame-ancestors 'none'; "
                      "require-trusted-types-for 'script'; trusted-types 'none'");
     }

@@ -16,8 +16,8 @@ static size_t count(struct str text, struct str what)
 
 static void is_whole(void **state)
 {
-    static const char *const parts[] = { "@page.css@", "@store.js@", "@markdown.js@", "@page.js@",
-                                         "@markdown-it@" };
+    static const char *const parts[] = { "@page.css@",    "@store.js@", "@markdown.js@",
+                                         "@pictures.js@", "@page.js@",  "@markdown-it@" };
     struct str page = page_html();
 
     (void)state;
@@ -38,6 +38,7 @@ static void policy_names_each_script_and_nothing_else(void **state)
     assert_true(str_starts(policy, STR("default-src 'none'; script-src 'sha256-")));
     assert_int_equal(count(policy, STR(" 'sha256-")), 3);
     assert_int_equal(count(policy, STR("; style-src 'sha256-")), 1);
+    assert_int_equal(count(policy, STR("; img-src data: blob:;")), 1);
     assert_int_equal(count(policy, STR("unsafe")), 0);
     assert_int_equal(count(policy, STR("require-trusted-types-for 'script'")), 1);
 }

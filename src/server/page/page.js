@@ -19,6 +19,7 @@ let tree = null;       // parent's id -> turns, made when it is asked for
 let leaf = null;       // id of the last turn that is shown
 let shown_turns = WINDOW_TURNS;
 let editing = null;    // the question of which a new version is being written, and the draft it pushed aside
+let attached = [];     // pictures of the message that is being written
 let model = null;      // as /v1/models tells it
 const own = new Set();   // ids of the turns that this tab has written
 const runs = new Map();  // turn's id -> { turn, controller }: the answers that this tab is receiving
@@ -181,12 +182,24 @@ function paint(turn, done) {
   if (near) to_end();
 }
 
+function picture_list(files) {
+  const list = element("ul", "pictures");
+  list.setAttribute("aria-label", "Pictures");
+  list.append(...pictures.list(files));
+  return list;
+}
+
 function turn_box(turn) {
   const node = element("article", "turn " + turn.role), text = element("div", "text"), live = runs.has(turn.id);
   const box = { node, text, say: element("div", "say"), acts: element("div", "acts"), thoughts: element("details", "thoughts") };
   node.append(element("h2", "unseen", turn.role === "user" ? "You" : "Answer"), text, box.acts);
   boxes.set(turn.id, box);
-  if (turn.role === "user") { text.textContent = turn.content; return box; }
+  if (turn.role === "user") {
+    text.textContent = turn.content;
+    text.hidden = !turn.content;
+    if (turn.pictures?.length) text.before(picture_list(turn.pictures));
+    return box;
+  }
   const thought = element("div"), set = markdown.view(thought, { copy, plain: true });
   box.thoughts.append(element("summary", "", "Reasoning"), thought);
   box.thoughts.ontoggle = () => set.set(turn.thoughts);
@@ -326,13 +339,20 @@ function remove(list) {
 
 // ---- asking
 
-function request(question) {
+async function message(turn) { // pictures first: behind the text answers are worse
+  if (!turn.pictures?.length) return { role: turn.role, content: turn.content };
+  const parts = await Promise.all(turn.pictures.map(pictures.part));
+  return { role: turn.role, content: turn.content ? [...parts, { type: "text", text: turn.content }] : parts };
+}
+
+async function request(question) {
   const body = { messages: [], stream: true, stream_options: { include_usage: true } };
-  if (settings.system.trim()) body.messages.push({ role: "system", content: settings.system });
-  path(question).forEach(t => { if (t.content) body.messages.push({ role: t.role, content: t.content }); });
   KNOBS.forEach(([field]) => { if (!(["max_tokens", "seed"].includes(field) && !settings[field])) body[field] = Number(settings[field]); });
   const stops = settings.stops.split("\n").filter(s => s);
   if (stops.length) body.stop = stops;
+  const said = path(question).filter(t => t.content || t.pictures?.length);
+  if (settings.system.trim()) said.unshift({ role: "system", content: settings.system });
+  body.messages = await Promise.all(said.map(message));
   return body;
 }
 
@@ -360,7 +380,7 @@ async function read_events(response, turn, changed) {
     const events = held.split("\n\n");
     held = events.pop();
     for (const e of events) {
-      if (e === "data: [DONE]") return true;
+      if (e === "data: [DONE]") { changed(); return true; }
       if (e.startsWith("data: ")) take(turn, JSON.parse(e.slice(6)));
     }
     changed();
@@ -399,7 +419,7 @@ function painter(turn) {
 async function answer(question) {
   const chat = current, at = Date.now(), begun = performance.now(), controller = new AbortController();
   const turn = { id: store.id(), chat: chat.id, parent: question, role: "assistant", content: "", state: "running", at, beat: at };
-  const body = request(question), draw = painter(turn);
+  const body = request(question), draw = painter(turn); // of the settings and turns of now
   put_turn(turn);
   runs.set(turn.id, { turn, controller });
   leaf = chat.leaf = turn.id;
@@ -409,7 +429,7 @@ async function answer(question) {
   show();
   const beat = setInterval(() => { turn.beat = Date.now(); save(chat, turn); }, SAVE_MS);
   try {
-    const whole = await ask(body, turn, controller.signal, () => {
+    const whole = await ask(await body, turn, controller.signal, () => {
       if ((turn.content || turn.thoughts) && !turn.first_ms) turn.first_ms = performance.now() - begun;
       draw();
     });
@@ -441,29 +461,29 @@ function stop() { running()?.controller.abort(); }
 
 function send() {
   const content = $("input").value.trim(), at = Date.now();
-  if (!content || opening || running()) return;
+  if (!content && !attached.length || opening || running()) return;
   if (!current) {
-    current = { id: store.id(), title: content.slice(0, 80), changed: at, leaf: null };
+    current = { id: store.id(), title: content.slice(0, 80) || attached[0].name, changed: at, leaf: null };
     chats.unshift(current);
     history.pushState(null, "", "#" + current.id);
   }
-  const turn = { id: store.id(), chat: current.id, parent: editing ? editing.turn.parent : leaf, role: "user", content, at };
+  const turn = { id: store.id(), chat: current.id, parent: editing ? editing.turn.parent : leaf, role: "user", content, pictures: attached, at };
   put_turn(turn);
   save(current, turn);
-  write("");
+  write("", []);
   stop_editing();
   answer(turn.id);
 }
 
 function edit(turn) {
-  editing = { turn, draft: editing ? editing.draft : $("input").value };
+  editing = { turn, draft: editing ? editing.draft : [$("input").value, attached] };
   $("editing").hidden = false;
-  write(turn.content);
+  write(turn.content, turn.pictures || []);
   $("input").focus();
 }
 function stop_editing() {
   if (!editing) return;
-  write(editing.draft);
+  write(...editing.draft);
   editing = null;
   $("editing").hidden = true;
 }
@@ -489,6 +509,7 @@ async function look() {
     const response = await fetch("v1/models", { headers: headers() });
     if (response.status === 401) { tell("lost", "a key is needed: Settings"); return WATCH_MS; }
     model = (await response.json()).data[0];
+    $("attach").hidden = !sees();
     tell("ready", `${model.id} · ${model.meta.quantization} · context ${model.meta.context}`);
     document.title = model.id + " · ingot";
     refresh_ends();
@@ -506,7 +527,56 @@ function grow() {
   field.style.height = "auto";
   field.style.height = field.scrollHeight + "px";
 }
-function write(text) { $("input").value = text; grow(); }
+function write(text, files) { $("input").value = text; attached = files; show_attached(); grow(); }
+
+// ---- pictures
+
+const sees = () => !!model?.meta.modalities.includes("image");
+
+function show_attached() {
+  $("attached").hidden = !attached.length;
+  $("attached").replaceChildren(...pictures.list(attached, file => [button("Remove " + file.name, () => {
+    attached = attached.filter(f => f !== file);
+    show_attached();
+    $("input").focus();
+  }, "icon", "close")]));
+}
+
+// Checks one file and adds it to the message; throws what is wrong with it.
+async function add_picture(file) {
+  const picture = await pictures.check(file), sent = path(editing ? editing.turn.parent : leaf).flatMap(t => t.pictures || []);
+  if (sent.length + attached.length >= pictures.MOST) throw new Error(`A conversation has at most ${pictures.MOST} pictures.`);
+  if (pictures.bytes([...sent, ...attached, picture]) > model.meta.body_bytes - (64 << 10)) { // and some text
+    throw new Error(`${picture.name}: with it the conversation has more bytes than the server takes, ${Math.floor(model.meta.body_bytes / (1 << 20))} MiB (ingot serve --max-body).`);
+  }
+  attached = [...attached, picture];
+}
+
+async function attach(files) {
+  const refused = [];
+  if (!sees()) { notice(model ? "This model has no eyes: it reads text, and no pictures." : "There is no model yet: try again in a moment."); return; }
+  for (const file of [...files]) await add_picture(file).catch(problem => refused.push(problem.message));
+  show_attached();
+  if (refused.length) notice([...new Set(refused)].join(" "), { ms: 0 });
+  if (wide.matches) $("input").focus();
+}
+
+const has_files = data => !!data && [...data.types].includes("Files");
+function drop_over(e, over) {
+  if (!has_files(e.dataTransfer)) return;
+  e.preventDefault(); // else the browser leaves the page for the file
+  $("drop").hidden = !over || !sees();
+}
+addEventListener("dragover", e => drop_over(e, true));
+addEventListener("dragleave", e => drop_over(e, !!e.relatedTarget));
+addEventListener("drop", e => { drop_over(e, false); if (has_files(e.dataTransfer)) attach(e.dataTransfer.files); });
+addEventListener("paste", e => { // what has a text too is text: a cell of a table comes with its picture
+  if (!e.clipboardData.files.length || e.clipboardData.types.includes("text/plain") || $("sheet").open) return;
+  e.preventDefault();
+  attach(e.clipboardData.files);
+});
+$("attach").onclick = () => $("files").click();
+$("files").onchange = () => { attach($("files").files).then(() => { $("files").value = ""; }); };
 
 function show_side() {
   $("side").classList.add("shown");
