@@ -4,7 +4,7 @@
 //
 // First the time of an encoder's plays for 1, 2, 4 and 17 tiles, from pixels in memory to embeddings in the
 // pool: medians. Then where the time goes in the largest play: each command alone, many times in a row,
-// summed by operation and by the part of the layer that its label names.
+// summed by operation and label.
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
@@ -35,7 +35,7 @@ static void encode_all(struct vision *v, const uint8_t *rgb, uint32_t n_tiles)
         n = n_tiles - at < vision_most_tiles(v) ? n_tiles - at : vision_most_tiles(v);
         for (uint32_t i = 0; i < n; i++)
             tiles[i] = (struct vision_tile){ rgb + (at + i) * vision_tile_bytes(v), at + i };
-        must(vision_encode(v, tiles, n, NULL, &err), &err);
+        must(vision_encode(v, tiles, n, &err), &err);
     }
     must(v->device->ops->wait(v->device, &err), &err);
 }

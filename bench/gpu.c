@@ -125,8 +125,8 @@ static bool drop_packing(struct recorded *r)
             n->plan.launches[n_kept++] = n->plan.launches[i];
     }
     n->first_launch[r->tape->n_commands] = n->plan.n_launches = n_kept;
-    c->cu->graph_exec_destroy(n->exec);
-    n->exec = NULL;
+    c->cu->graph_exec_destroy(n->graphs[0]); // a product is one segment
+    n->graphs[0] = NULL;
     return n_kept < n_launches;
 }
 

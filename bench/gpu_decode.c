@@ -1,10 +1,10 @@
 // gpu_decode.c - products of one and few rows on an NVIDIA GPU, every format at the shapes of an 8B and a
 // 24B: bench_gpu_decode [jsonl] [FORMAT].
 //
-// Of each matrix: us and GB/s of weights in the file's bytes with 1, 8 and 16 rows, as one of many in a
-// graph, each read from memory (several copies take turns). Such a node also pays for the edge to the next
-// one. Then one row by one launch over so many weight rows that edges do not count, which is what the kernel
-// reads at. Random weights; the products' results are the tests' affair.
+// Prints the time (us) and bandwidth (GB/s, of the file's bytes) of each matrix with 1, 8 and 16 rows, as a
+// node of a graph. Several copies of a matrix alternate, so that each read comes from memory; the time
+// includes the edge to the next node. Then one launch over many weight rows: the kernel's bandwidth without
+// edges. Weights are random; tests check the results.
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
@@ -36,7 +36,7 @@ static uint64_t matrix_bytes(enum quant format, uint64_t n_out, uint32_t n_cols)
 {
     uint64_t bytes = 0;
 
-    quant_bytes(format, n_out * n_cols, &bytes);
+    quant_bytes(format, n_out, n_cols, &bytes);
     return bytes;
 }
 

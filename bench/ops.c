@@ -81,7 +81,7 @@ static void random_weight(struct ops_bench *b, enum quant q, uint32_t n_rows, ui
         .n_rows = n_rows, .n_cols = n_cols, .format = q, .use = WEIGHT_PRODUCT, .name = "w"
     };
 
-    must(quant_bytes(q, (uint64_t)n_rows * n_cols, &s.bytes), b);
+    must(quant_bytes(q, n_rows, n_cols, &s.bytes), b);
     *data = mem_alloc_aligned(s.bytes, 64);
     for (uint64_t i = 0; i < s.bytes; i++) // small halves, bf16 and floats too, whatever the field
         (*data)[i] = i % 2 ? 0x2c : (unsigned char)(i * 2654435761u >> 13);

@@ -1,9 +1,9 @@
 // together.c - tokens per second of several sequences that decode together, greedily: bench_together MODEL
 // DEVICE TOKENS ROUNDS N...
 //
-// For each N, so many requests of a few tokens are submitted at once; the clock runs from the step after
-// which all have their first token to the end. Rounds take turns, and the median of each N is printed, with
-// its microseconds a step and its tokens/s beside those of the first N.
+// Submits N requests of a few tokens at once. Timing begins with the step after which all have their first
+// token. Interleaves the rounds of all N; prints for each N the median tokens/s, us a step, and tokens/s
+// relative to the first N.
 #include <stdio.h>
 #include <stdlib.h>
 #include <ingot.h>
@@ -123,6 +123,7 @@ int main(int argc, char **argv)
     options.model = argv[1];
     options.device = argv[2];
     options.n_context = n_tokens + 64;
+    options.speculate = INGOT_SPECULATE_OFF; // steps are what is timed
     struct ingot_engine *engine = ingot_engine_open(&options, &error);
     must(engine != NULL, &error);
     for (uint32_t r = 0; r <= rounds; r++) // the first warms up: the second takes its place
