@@ -3,6 +3,21 @@
 #include <stdarg.h>
 #include <string.h>
 
+// A message may quote a file's text. It stays one line, and no byte of it can steer a terminal: C0 controls,
+// DEL, and C1 controls, which UTF-8 writes as c2 80 to c2 9f.
+static void hide_controls(char *text)
+{
+    for (char *c = text; *c; c++) {
+        unsigned char byte = (unsigned char)*c, next = (unsigned char)c[1];
+        bool c1 = byte == 0xc2 && next >= 0x80 && next <= 0x9f;
+
+        if (byte < 0x20 || byte == 0x7f || c1)
+            *c = '?';
+        if (c1)
+            *++c = '?';
+    }
+}
+
 bool err_set(struct err *err, enum err_code code, const char *format, ...)
 {
     if (!err)
@@ -12,6 +27,7 @@ bool err_set(struct err *err, enum err_code code, const char *format, ...)
     err->code = code;
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    hide_controls(err->message);
     return false;
 }
 
@@ -30,6 +46,7 @@ bool err_prefix(struct err *err, const char *format, ...)
         n = sizeof err->message / 2;
     snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, before,
              (int)(sizeof err->message - n - 3), after);
+    hide_controls(err->message);
     return false;
 }
 

@@ -33,7 +33,8 @@ struct err {
 #define PRINTF_LIKE(format_at, args_at)
 #endif
 
-// Fills err and returns false, so that `return err_set(...)` ends a function. err may be NULL.
+// Fills err and returns false, so that `return err_set(...)` ends a function. err may be NULL. The message is
+// one line: control characters of what it quotes become '?'.
 bool err_set(struct err *err, enum err_code code, const char *format, ...) PRINTF_LIKE(3, 4);
 
 // Puts "prefix: " before the message, for example the file's name. Returns false.

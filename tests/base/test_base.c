@@ -57,6 +57,17 @@ static void an_arena_keeps_its_limit(void **state)
     arena_destroy(a);
 }
 
+static void a_message_stays_one_harmless_line(void **state)
+{
+    (void)state;
+    struct err err = { 0 };
+
+    err_set(&err, ERR_INPUT, "found \"%s\"", "two\nlines\t\x1b[31mred\x7f \xc2\x9bm \xc3\xa9");
+    assert_string_equal(err.message, "found \"two?lines??[31mred? ??m \xc3\xa9\"");
+    err_prefix(&err, "a\nb");
+    assert_string_equal(err.message, "a?b: found \"two?lines??[31mred? ??m \xc3\xa9\"");
+}
+
 static void a_file_appears_whole_or_not_at_all(void **state)
 {
     (void)state;
@@ -203,6 +214,7 @@ static void a_hash_index_finds_what_was_added(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_stays_one_harmless_line),
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(texts_have_an_order),
         cmocka_unit_test(a_buffer_keeps_its_maximum),
