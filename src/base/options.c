@@ -782,8 +782,18 @@ uint32_t options_ranks(uint32_t *rank)
     return 1;
 }
 
+static const char *text_or_null(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value ? value : NULL;
+}
+
+const char *options_cpu_isa(void)
+{
+    return text_or_null("INGOT_CPU_ISA");
+}
+
 const char *options_metal_library(void)
 {
-    const char *path = getenv("INGOT_METAL");
-    return path && *path ? path : NULL;
+    return text_or_null("INGOT_METAL");
 }

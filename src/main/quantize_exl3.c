@@ -1,4 +1,5 @@
-// quantize_exl3.c - see quantize_exl3.h. The work is in model_tools/trellis/trellis_write.c and imatrix_collect.c.
+// quantize_exl3.c - see quantize_exl3.h. The work is in model_tools: trellis/trellis_write.c,
+// imatrix_collect.c.
 #include "main/quantize_exl3.h"
 #include "main/loading.h"
 #include "main/terminal/fail.h"

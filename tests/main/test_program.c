@@ -210,6 +210,18 @@ static void same_seed_same_answer_from_every_source(void **state)
     outcome_free(&first);
 }
 
+static void a_processor_can_be_taken_for_a_smaller_one(void **state)
+{
+    (void)state;
+    setenv("INGOT_CPU_ISA", "none", 1);
+    expect(run_with("doctor", ""), 0, ", no SIMD\n", "");
+    expect(run_with("run -m @ -p hello -n 3 -s 5 -q", ""), 0, "", "");
+    setenv("INGOT_CPU_ISA", "avx1024", 1);
+    expect(run_with("run -m @ -p hello -n 3 -s 5 -q", ""), 1, "",
+           "INGOT_CPU_ISA is 'avx1024'; expected none, avx2");
+    unsetenv("INGOT_CPU_ISA");
+}
+
 static void json_lines_parse_and_add_up(void **state)
 {
     struct outcome o = run_with("run -m @ -p hello -n 12 --json --ignore-eos", "");
@@ -541,6 +553,7 @@ int main(void)
         cmocka_unit_test(errors_name_the_file_and_are_status_1),
         cmocka_unit_test(the_answer_goes_to_stdout_and_figures_to_stderr),
         cmocka_unit_test(same_seed_same_answer_from_every_source),
+        cmocka_unit_test(a_processor_can_be_taken_for_a_smaller_one),
         cmocka_unit_test(json_lines_parse_and_add_up),
         cmocka_unit_test(an_answer_follows_its_grammar),
         cmocka_unit_test(a_closed_pipe_ends_quietly),

@@ -522,8 +522,10 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
                                            cpu_seal,  cpu_drop, cpu_play,         cpu_wait };
     static const struct device_timing timing = { cpu_n_lanes, cpu_play_timed };
     unsigned n_threads = options->n_threads ? options->n_threads : thread_count_available();
-    struct cpu *cpu = mem_alloc(sizeof *cpu);
 
+    if (!cpu_isa_check(err))
+        return NULL;
+    struct cpu *cpu = mem_alloc(sizeof *cpu);
     if (n_threads > 1024) {
         mem_free(cpu);
         err_set(err, ERR_INPUT, "%u threads asked for; at most 1024", n_threads);

@@ -90,7 +90,8 @@ struct cpu_options {
 };
 
 struct device *cpu_open(const struct cpu_options *options, struct err *err);
-uint32_t cpu_features(void);                                      // what this CPU has
+uint32_t cpu_features(void);         // what this CPU has, and INGOT_CPU_ISA allows
+bool cpu_isa_check(struct err *err); // false: INGOT_CPU_ISA is no word that is known
 void cpu_features_print(uint32_t features, char *text, size_t n); // "AVX2 AVX-512 VNNI BF16"
 // Host memory of the device, for other devices' oracles and the packers.
 bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);

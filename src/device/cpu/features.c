@@ -1,5 +1,8 @@
 // features.c - the CPU's features, detected at run time: the binary is never built for one machine.
+// INGOT_CPU_ISA leaves out some: machines with unlike processors then take the same kernels, and one machine
+// tests the kernels of another.
 #include <string.h>
+#include "base/options.h"
 #include "device/cpu/cpu.h"
 #if defined(CPU_ARM) && defined(__linux__)
 #include <sys/auxv.h>
@@ -49,7 +52,7 @@ static uint32_t has_amx(void)
 #endif
 
 // __builtin_cpu_supports also checks that the system saves the wide registers.
-uint32_t cpu_features(void)
+static uint32_t detect(void)
 {
     uint32_t f = 0;
 
@@ -64,7 +67,7 @@ uint32_t cpu_features(void)
     return f;
 }
 #elif defined(CPU_ARM) && defined(__linux__)
-uint32_t cpu_features(void)
+static uint32_t detect(void)
 {
     unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
     return CPU_NEON | (one >> 20 & 1 ? CPU_DOTPROD : 0) | (two >> 13 & 1 ? CPU_I8MM : 0);
@@ -77,17 +80,59 @@ static uint32_t sysctl_bit(const char *name, uint32_t bit)
     return sysctlbyname(name, &value, &n, NULL, 0) == 0 && value ? bit : 0;
 }
 
-uint32_t cpu_features(void)
+static uint32_t detect(void)
 {
     return CPU_NEON | sysctl_bit("hw.optional.arm.FEAT_DotProd", CPU_DOTPROD) |
            sysctl_bit("hw.optional.arm.FEAT_I8MM", CPU_I8MM);
 }
 #else
-uint32_t cpu_features(void)
+static uint32_t detect(void)
 {
     return 0;
 }
 #endif
+
+// The words are those of oneDNN's ONEDNN_MAX_CPU_ISA.
+static const struct {
+    const char *name;
+    uint32_t features;
+} isas[] = {
+    { "none", 0 },
+    { "avx2", CPU_AVX2 },
+    { "avx2_vnni", CPU_AVX2 | CPU_AVX_VNNI },
+    { "avx512", CPU_AVX2 | CPU_AVX512 },
+    { "avx512_vnni", CPU_AVX2 | CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI },
+    { "avx512_bf16", CPU_AVX2 | CPU_AVX_VNNI | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16 },
+    { "neon", CPU_NEON },
+    { "neon_dotprod", CPU_NEON | CPU_DOTPROD },
+};
+enum { N_ISAS = sizeof isas / sizeof *isas };
+
+static unsigned find_isa(void)
+{
+    const char *name = options_cpu_isa();
+    unsigned i = 0;
+
+    while (name && i < N_ISAS && strcmp(isas[i].name, name) != 0)
+        i++;
+    return name ? i : N_ISAS;
+}
+
+uint32_t cpu_features(void)
+{
+    unsigned isa = find_isa();
+
+    return detect() & (isa < N_ISAS ? isas[isa].features : (uint32_t)CPU_ALL);
+}
+
+bool cpu_isa_check(struct err *err)
+{
+    return !options_cpu_isa() || find_isa() < N_ISAS ||
+           err_set(err, ERR_INPUT,
+                   "INGOT_CPU_ISA is '%s'; expected none, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, "
+                   "neon or neon_dotprod",
+                   options_cpu_isa());
+}
 
 void cpu_features_print(uint32_t features, char *text, size_t n)
 {
