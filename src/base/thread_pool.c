@@ -14,6 +14,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 enum { SPIN_RUN_NS = 100000, SPIN_BARRIER_NS = 10000, PAUSES_PER_LOOK = 64, LINE = 64 };
 
@@ -109,6 +112,7 @@ static void *member_main(void *arg)
     struct member *m = arg;
     struct thread_pool *pool = m->pool;
 
+    thread_name("ingot pool");
     for (unsigned run = 1;; run++) {
         wait_for(&m->queue, &m->n_asked, run, SPIN_RUN_NS);
         if (atomic_load(&pool->stop))
@@ -235,4 +239,15 @@ unsigned thread_count_capped(unsigned wanted)
     log_line(LOG_WARN, "threads", "found %u, but this process may use %u processors: taking %u", wanted, n,
              n);
     return n;
+}
+
+void thread_name(const char *name)
+{
+#if defined(__linux__)
+    (void)prctl(PR_SET_NAME, name, 0, 0, 0);
+#elif defined(__APPLE__)
+    (void)pthread_setname_np(name);
+#else
+    (void)name;
+#endif
 }

@@ -30,6 +30,9 @@ struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned 
 // Inside work: waits until every thread of the run is here. What was written before is seen by all after.
 void thread_pool_barrier(struct thread_pool *pool);
 
+// Names the calling thread for top, perf and debuggers: at most 15 bytes.
+void thread_name(const char *name);
+
 // CPUs that this process may use, by its affinity and its control group's quota; at least 1.
 unsigned thread_count_available(void);
 // The number of threads for a user's wish: 0 means all. More than there are CPUs would wait for each other:

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "server/answer.h"
 #include "server/http/auth.h"
 #include "server/state.h"
@@ -75,6 +76,7 @@ static void *run_engine(void *arg)
     struct server *s = arg;
     int loading = PHASE_LOADING;
 
+    thread_name("ingot engine");
     if (load(s)) {
         atomic_compare_exchange_strong(&s->phase, &loading, PHASE_READY);
         engine_thread_run(&s->model.thread);

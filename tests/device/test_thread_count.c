@@ -44,6 +44,29 @@ static void a_busy_loop_costs_one_of_two_threads(void **state)
     assert_int_equal(w.n, 2);
 }
 
+#ifdef __linux__
+static void read_name(void *arg, unsigned thread)
+{
+    FILE *file = thread == 1 ? fopen("/proc/thread-self/comm", "r") : NULL;
+
+    if (file) {
+        assert_non_null(fgets(arg, 32, file));
+        fclose(file);
+    }
+}
+
+static void a_thread_of_a_pool_has_a_name(void **state)
+{
+    struct thread_pool *pool = thread_pool_create(2);
+    char name[32] = "";
+
+    (void)state;
+    thread_pool_run(pool, read_name, name);
+    assert_string_equal(name, "ingot pool\n");
+    thread_pool_destroy(pool);
+}
+#endif
+
 static void a_short_disturbance_changes_nothing(void **state)
 {
     static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
@@ -134,6 +157,9 @@ int main(void)
         cmocka_unit_test(one_thread_less_is_of_no_use_where_all_lose_alike),
         cmocka_unit_test(one_thread_stays),
         cmocka_unit_test(parts_of_a_team_meet),
+#ifdef __linux__
+        cmocka_unit_test(a_thread_of_a_pool_has_a_name),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

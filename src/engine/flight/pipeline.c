@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "engine/stage/devices.h"
 
 struct pipeline_step { // a step on its way
@@ -196,6 +197,7 @@ static void *run_section(void *arg)
     struct pipeline *p = s->pipeline;
     struct err err = { 0 };
 
+    thread_name("ingot stage");
     pthread_mutex_lock(&p->lock);
     for (uint64_t step = 0; wait_for_step(s, step); step++) {
         pthread_mutex_unlock(&p->lock);

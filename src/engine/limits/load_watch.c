@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #endif
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "engine/wait.h"
 
@@ -93,6 +94,7 @@ static void *look_on(void *arg)
 {
     struct engine *e = arg;
 
+    thread_name("ingot load");
     system_load_read(&e->watch.meter);
     pthread_mutex_lock(&e->state);
     wait_for_check(e, 1);

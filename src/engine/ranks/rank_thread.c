@@ -10,6 +10,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
 #include "engine/ranks/ranks_internal.h"
 
 static const uint64_t MS = 1000000, SECOND = 1000000000;
@@ -397,6 +398,7 @@ void *ranks_run(void *arg)
 {
     struct ranks *g = arg;
     uint64_t stopped_ns = 0;
+    thread_name("ingot ranks");
     bool ok = begin(g), over = false;
 
     while (ok && !over) {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "server/generation/engine_thread.h"
 #include "server/generation/generation.h"
 #include "server/generation/metrics.h"
@@ -175,6 +176,7 @@ static void *run(void *arg)
 {
     struct prefetch *p = arg;
 
+    thread_name("ingot prefetch");
     for (struct prefetch_job *job; (job = next_job(p));)
         run_job(job);
     return NULL;

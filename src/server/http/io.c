@@ -93,6 +93,7 @@ static void *run(void *arg)
 {
     struct io_thread *io = arg;
 
+    thread_name("ingot http");
     event_base_dispatch(io->base);
     take_posted(io);
     while (io->connections)

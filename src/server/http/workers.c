@@ -1,5 +1,6 @@
 // workers.c - see workers.h.
 #include "server/http/workers.h"
+#include "base/thread_pool.h"
 #include "server/http/http.h"
 #include "server/http/io.h"
 
@@ -29,6 +30,7 @@ static void *run(void *arg)
 {
     struct http *http = arg;
 
+    thread_name("ingot worker");
     for (struct http_exchange *x = next_of(&http->workers); x; x = next_of(&http->workers)) {
         exchange_answer(x);
         post(http, x);
