@@ -13,7 +13,7 @@ static void check_ranks(const char *name, const char *file, uint32_t n_batch, bo
     golden_open(&g, name);
     snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", name, file);
     o.model = path;
-    o.device = "metal";
+    o.device = "metal,metal";
     o.n_tensor_parallel = 2;
     o.n_batch = n_batch;
     o.exact = exact;
@@ -84,11 +84,30 @@ static struct answer_ids answer(const char *device, uint32_t n_ranks)
 
 static void the_text_is_the_cpu_s(void **state)
 {
-    struct answer_ids cpu = answer("cpu", 0), metal = answer("metal", 2);
+    struct answer_ids cpu = answer("cpu", 0), metal = answer("metal,metal", 2);
     (void)state;
 
     assert_true(cpu.n > 4 && cpu.n == metal.n);
     assert_memory_equal(cpu.at, metal.at, cpu.n * sizeof *cpu.at);
+}
+
+// It would be slower than without ranks, and nobody asked for it.
+static void one_gpu_is_not_two_ranks(void **state)
+{
+    static const char *const names[] = { "metal", "metal:0", "auto" };
+    (void)state;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct ingot_engine_options o = ingot_engine_defaults();
+        struct ingot_error error = { 0 };
+        o.device = names[i];
+        o.n_tensor_parallel = 2;
+        assert_null(ingot_engine_open(&o, &error));
+        assert_int_equal(error.code, INGOT_INPUT);
+        if (!strstr(error.message, "--tensor-parallel 2 wants 2 GPUs, and metal:0 would be several of them "
+                                   "(found: 1); leave it out"))
+            fail_msg("%s: message '%s'", names[i], error.message);
+    }
 }
 
 int main(void)
@@ -97,6 +116,7 @@ int main(void)
         cmocka_unit_test(the_logits_are_the_reference_s),
         cmocka_unit_test(the_checker_finds_nothing),
         cmocka_unit_test(the_text_is_the_cpu_s),
+        cmocka_unit_test(one_gpu_is_not_two_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,6 +160,28 @@ static struct str name_of_rank(const struct devices *d, struct str name, uint32_
     return str_from(room);
 }
 
+// Ranks on one GPU wait for each other and exchange for nothing: only where its name is given for each.
+static bool check_apart(const struct devices *d, bool is_named, uint32_t n, struct err *err)
+{
+    const struct device *last = d->at[d->n - 1];
+    bool on_cuda = str_starts(str_from(last->name), STR("cuda")), again = false;
+    struct err none;
+
+    for (uint32_t i = 0; i + 1 < d->n; i++)
+        again |= strcmp(d->at[i]->name, last->name) == 0;
+    if (!again || !last->queue)
+        return true;
+    if (!is_named)
+        return err_set(err, ERR_INPUT,
+                       "--tensor-parallel %u wants %u GPUs, and %s would be several of them (found: %u); "
+                       "%sleave it out",
+                       n, n, last->name, on_cuda ? cuda_n_devices(&none) : metal_n_devices(&none),
+                       on_cuda ? "name one for each, as in --device cuda:0,cuda:1, or " : "");
+    log_line(LOG_WARN, "load", "%s has several of the %u ranks, which is slower than one device alone",
+             last->name, n);
+    return true;
+}
+
 // Each has its share of the processor's threads.
 static bool open_ranks(struct devices *d, const struct ingot_engine_options *options, uint32_t n,
                        struct err *err)
@@ -180,6 +202,8 @@ static bool open_ranks(struct devices *d, const struct ingot_engine_options *opt
         if (!d->at[d->n])
             return err_prefix(err, "rank %u", d->n);
         d->n++;
+        if (!check_apart(d, n_names == n, n, err))
+            return false;
     }
     return true;
 }

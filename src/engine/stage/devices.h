@@ -18,7 +18,8 @@ struct devices {
 // Opens "cuda:0,cpu", or one device; NULL is "auto". A name given twice opens the device twice: each has its
 // own threads or stream. Of n_tensor_parallel ranks: one for each, with its share of the processor's threads;
 // those that are named, if they are as many, or n times the one that is; of "auto" and "cuda" the first GPUs
-// where there are as many. After an error the caller closes what is open.
+// where there are as many. One GPU for several ranks is refused, and told where its name is given for each.
+// After an error the caller closes what is open.
 bool devices_open(struct devices *d, const struct ingot_engine_options *options, struct err *err);
 void devices_close(struct devices *d);
 // The other NVIDIA GPUs, where the first one is there alone. One that cannot be opened is left out, and the
