@@ -36,13 +36,16 @@ static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
 }
 
 // Which device computes from which layer on, and the experts of how many. A border between stages of one
-// device changes nothing.
+// device, or of two alike, changes nothing.
 static void add_devices(struct sha256_stream *s, const struct engine_loaded *l)
 {
+    char kind[DEVICE_KIND_BYTES];
+
     for (uint32_t i = 0; i < l->n_stages; i++) {
-        if (i > 0 && strcmp(l->stages[i].device->name, l->stages[i - 1].device->name) == 0)
+        if (i > 0 && devices_are_alike(l->stages[i].device, l->stages[i - 1].device))
             continue;
-        add_text(s, l->stages[i].device->name);
+        devices_kind(l->stages[i].device, kind);
+        add_text(s, kind);
         add_number(s, l->stages[i].parts.first);
         add_number(s, l->stages[i].shape.exact);
     }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "base/str.h"
+#include "engine/api.h"
 #include "open_engine.h"
 
 enum { MOST = 224, N_NEW = 5, N_COMPARED = 96, PAGE = 16, GRID = 64 };
@@ -379,6 +380,37 @@ static void engines_say_what_differs(void **state)
     ingot_engine_close(engine);
 }
 
+static struct ingot_pages_info said_on(struct ingot_engine *engine, const char *name)
+{
+    struct device *d = engine->inner.loaded->devices.at[0];
+    struct ingot_pages_info info;
+    struct ingot_error error;
+
+    engine->inner.identity_at = 0; // of the name before
+    snprintf(d->name, sizeof d->name, "%s", name);
+    assert_true(ingot_pages_info(engine, &info, &error));
+    return info;
+}
+
+// The second GPU of a machine computes as the first of the same model does. Here the names are made up.
+static void a_gpu_s_place_makes_no_difference(void **state)
+{
+    struct ingot_engine_options o = options_of("llama3/model.gguf");
+    struct ingot_engine *engine = open_or_fail(&o);
+    (void)state;
+
+    struct ingot_pages_info first = said_on(engine, "cuda:0"), second = said_on(engine, "cuda:1"),
+                            metal = said_on(engine, "metal:0"), cpu = said_on(engine, "cpu");
+    assert_string_equal(first.devices, second.devices);
+    assert_string_equal(first.identity, second.identity);
+    assert_string_not_equal(first.devices, metal.devices);
+    assert_string_not_equal(first.identity, metal.identity);
+    assert_string_not_equal(first.identity, cpu.identity);
+    assert_true(strncmp(first.devices, "cuda (", 6) == 0 &&
+                strncmp(cpu.devices, "cpu from layer 0", 16) == 0);
+    ingot_engine_close(engine);
+}
+
 static void bad_prompts_and_no_memory_are_errors(void **state)
 {
     uint32_t tokens[300];
@@ -499,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_state_comes_once),
         cmocka_unit_test(without_room_less_is_taken),
         cmocka_unit_test(engines_say_what_differs),
+        cmocka_unit_test(a_gpu_s_place_makes_no_difference),
         cmocka_unit_test(bad_prompts_and_no_memory_are_errors),
         cmocka_unit_test(pages_move_while_another_thread_steps),
         cmocka_unit_test(a_deferred_request_holds_nothing_up),

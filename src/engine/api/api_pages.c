@@ -70,11 +70,14 @@ static bool can_move(const struct engine *e, struct err *err)
 static void devices_print(const struct engine_loaded *l, char *to, size_t n)
 {
     struct buf text = { 0 };
+    char kind[DEVICE_KIND_BYTES];
 
     for (uint32_t i = 0; i < l->n_stages; i++)
-        if (i == 0 || strcmp(l->stages[i].device->name, l->stages[i - 1].device->name) != 0)
-            buf_printf(&text, "%s%s from layer %u%s", i ? ", " : "", l->stages[i].device->name,
-                       l->stages[i].parts.first, l->stages[i].shape.exact ? ", exact" : "");
+        if (i == 0 || !devices_are_alike(l->stages[i].device, l->stages[i - 1].device)) {
+            devices_kind(l->stages[i].device, kind);
+            buf_printf(&text, "%s%s from layer %u%s", i ? ", " : "", kind, l->stages[i].parts.first,
+                       l->stages[i].shape.exact ? ", exact" : "");
+        }
     if (l->n_parts)
         buf_printf(&text, ", over %u ranks", l->n_parts);
     if (l->devices.experts)

@@ -54,18 +54,6 @@ bool load_split_make(struct engine_loaded *l, struct err *err)
     return true;
 }
 
-static bool is_like(struct device *a, struct device *b)
-{
-    struct device_info of_a = { 0 }, of_b = { 0 };
-    bool on_cuda = strncmp(a->name, "cuda", 4) == 0;
-
-    if (!on_cuda)
-        return strcmp(a->name, b->name) == 0;
-    a->ops->info(a, &of_a);
-    b->ops->info(b, &of_b);
-    return strncmp(b->name, "cuda", 4) == 0 && strcmp(of_a.name, of_b.name) == 0;
-}
-
 bool load_split_check_devices(const struct engine_loaded *l, struct err *err)
 {
     const struct devices *d = &l->devices;
@@ -74,7 +62,7 @@ bool load_split_check_devices(const struct engine_loaded *l, struct err *err)
         return true;
     CHECK(d->n == l->n_parts);
     for (uint32_t i = 1; i < d->n; i++)
-        if (!is_like(d->at[0], d->at[i]))
+        if (!devices_are_alike(d->at[0], d->at[i]))
             return err_set(err, ERR_INPUT,
                            "--tensor-parallel %u on %s and %s, which are not alike; want devices of one kind",
                            l->n_parts, d->at[0]->name, d->at[i]->name);

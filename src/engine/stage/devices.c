@@ -275,6 +275,27 @@ void devices_close(struct devices *d)
     devices_remove_experts(d);
 }
 
+void devices_kind(struct device *d, char kind[DEVICE_KIND_BYTES])
+{
+    struct device_info info = { 0 };
+    struct str name = str_from(d->name);
+    bool on_gpu = str_starts(name, STR("cuda")) || str_starts(name, STR("metal"));
+
+    if (on_gpu)
+        d->ops->info(d, &info);
+    snprintf(kind, DEVICE_KIND_BYTES, "%.*s%s%s%s", on_gpu ? (int)strcspn(d->name, ":") : (int)name.n,
+             d->name, on_gpu ? " (" : "", info.name, on_gpu ? ")" : "");
+}
+
+bool devices_are_alike(struct device *a, struct device *b)
+{
+    char of_a[DEVICE_KIND_BYTES], of_b[DEVICE_KIND_BYTES];
+
+    devices_kind(a, of_a);
+    devices_kind(b, of_b);
+    return strcmp(of_a, of_b) == 0;
+}
+
 bool devices_is_plain(const struct device *d)
 {
     return str_is(str_from(d->name), "cpu:plain");

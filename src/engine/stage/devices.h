@@ -31,6 +31,10 @@ bool devices_add_experts(struct devices *d, const struct ingot_engine_options *o
                          uint32_t n_away, struct err *err);
 void devices_remove(struct devices *d, uint32_t i); // closes it; those behind it move up
 void devices_remove_experts(struct devices *d);
+// What a device computes like: a CPU's name; of a GPU its kind and model, whichever of the machine's it is.
+enum { DEVICE_KIND_BYTES = 160 };
+void devices_kind(struct device *d, char kind[DEVICE_KIND_BYTES]);
+bool devices_are_alike(struct device *a, struct device *b);
 // Computes with the loops that define every operation, activations in fp32.
 bool devices_is_plain(const struct device *d);
 // The host's memory, where it is none of the devices'; else 0.
