@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "engine/api.h"
+#include "engine/group/group.h"
 #include "engine/kv_persist.h"
 #include "engine/prompt_pictures.h"
 #include "engine/request.h"
@@ -97,6 +98,11 @@ static uint32_t count_pool_places(const struct tower *t)
 uint64_t tiles_scratch_need(const struct tower *t, struct device *device)
 {
     return vision_scratch_need(t, device, count_pool_places(t));
+}
+
+uint64_t tiles_pool_need(const struct tower *t, uint32_t n_cols)
+{
+    return (uint64_t)count_pool_places(t) * tower_rows(t) * n_cols * sizeof(float);
 }
 
 bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
@@ -462,6 +468,18 @@ static void note_encoded(struct tile_cache *c)
     c->is_begun = false;
 }
 
+// Where ranks have a part of every layer each, the first one has encoded, and all of them read.
+static bool share(const struct engine *e, struct err *err)
+{
+    const struct tile_cache *c = e->tiles;
+    uint64_t bytes = (uint64_t)tower_rows(&c->vision.tower) * e->loaded->model.config.n_cols * sizeof(float);
+
+    for (uint32_t i = 0; i < c->n_planned && e->loaded->group; i++)
+        if (!group_share_pool(e->loaded->group, c->planned[i].place * bytes, bytes, err))
+            return false;
+    return true;
+}
+
 bool tiles_encode(struct engine *e, struct err *err)
 {
     struct tile_cache *c = e->tiles;
@@ -473,7 +491,8 @@ bool tiles_encode(struct engine *e, struct err *err)
         return false;
     c->is_begun = true;
     bool ok = vision_continue(&c->vision, c->budget_ns, &done, err);
-    if (done)
+    ok = ok && (!done || share(e, err));
+    if (ok && done)
         note_encoded(c);
     return ok;
 }

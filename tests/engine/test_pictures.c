@@ -18,6 +18,20 @@ static void pictures_give_the_reference_logits(void **state)
     }
 }
 
+// The tower is on the first rank; all ranks read what it has made.
+static void ranks_of_a_layer_read_the_same_pictures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_PICTURE_FILES; i++) {
+        if (strcmp(picture_files[i].variant, "idefics3") == 0)
+            continue; // one head of K and V
+        struct golden_run whole = { .device = "cpu", .n_batch = 512, .exact = true },
+                          cut = { .device = "cpu:plain", .n_batch = 7, .exact = true };
+        check_picture_logits_over(2, &picture_files[i], &whole);
+        check_picture_logits_over(2, &picture_files[i], &cut);
+    }
+}
+
 static struct ingot_result ask(struct ingot_engine *engine, struct case_of_pictures *c, const char *salt)
 {
     struct ingot_request_options r = request_of(c, engine);
@@ -489,6 +503,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_give_the_reference_logits),
+        cmocka_unit_test(ranks_of_a_layer_read_the_same_pictures),
         cmocka_unit_test(one_pixel_makes_another_picture),
         cmocka_unit_test(what_a_picture_costs),
         cmocka_unit_test(answers_do_not_depend_on_what_is_kept),

@@ -245,6 +245,111 @@ static void pages_outlive_the_engine(void **state)
     shell("rm -r %s", folder);
 }
 
+enum { MOST_COLS = 512 };
+
+static bool keep_vector(void *arg, const struct ingot_event *e)
+{
+    if (e->done && e->embedding)
+        memcpy(arg, e->embedding, MOST_COLS / 2 * sizeof(float));
+    return true;
+}
+
+static void vector_of(uint32_t n_ranks, enum ingot_embed kind, float *to)
+{
+    struct ingot_engine *engine = open_ranks(n_ranks);
+    struct ingot_request_options r = question(0, NULL);
+    struct ingot_engine_info info;
+    struct ingot_error error;
+
+    ingot_engine_info(engine, &info);
+    assert_int_equal(info.n_embedding, MOST_COLS / 2);
+    r.embed = kind;
+    if (!ingot_generate(engine, &r, keep_vector, to, NULL, &error))
+        fail_msg("%s", error.message);
+    ingot_engine_close(engine);
+}
+
+// All ranks have the rows that are pooled.
+static void embeddings_are_one_device_s(void **state)
+{
+    static const enum ingot_embed kinds[] = { INGOT_EMBED_MEAN, INGOT_EMBED_LAST };
+    (void)state;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        float one[MOST_COLS] = { 0 }, many[MOST_COLS] = { 0 };
+        double length = 0, error = 0;
+        vector_of(0, kinds[k], one);
+        vector_of(2, kinds[k], many);
+        for (uint32_t i = 0; i < MOST_COLS; i++) {
+            length += (double)one[i] * one[i];
+            error += ((double)one[i] - many[i]) * ((double)one[i] - many[i]);
+        }
+        assert_true(length > 0.99 && length < 1.01 && error <= 1e-9);
+    }
+}
+
+static struct said_by_ranks with_drafts(const char *draft, uint64_t *n_drafted)
+{
+    struct ingot_engine_options o = options_of(2);
+    struct ingot_engine_stats stats;
+
+    o.exact = true;
+    o.draft = draft;
+    o.speculate = INGOT_SPECULATE_ALWAYS;
+    struct ingot_engine *engine = open_or_fail(&o);
+    struct said_by_ranks said = ask(engine, 3, NULL);
+    ingot_engine_stats(engine, &stats);
+    *n_drafted = stats.n_drafted;
+    ingot_engine_close(engine);
+    return said;
+}
+
+// A draft model is whole, on the first device.
+static void drafts_change_nothing(void **state)
+{
+    static const char shipped[] = SOURCE_DIR "/models/ingot-7m-q8_0.gguf";
+    struct ingot_engine *plain = open_ranks(2);
+    struct said_by_ranks want = ask(plain, 3, NULL);
+    uint64_t n_drafted;
+    (void)state;
+
+    ingot_engine_close(plain);
+    struct said_by_ranks got = with_drafts(shipped, &n_drafted);
+    assert_true(n_drafted > 0);
+    assert_memory_equal(got.tokens, want.tokens, sizeof got.tokens);
+}
+
+static void the_layer_that_drafts_is_left_out(void **state)
+{
+    struct ingot_engine_options o = options_of(2);
+    struct ingot_error error;
+    struct ingot_request_options r = question(0, NULL);
+    uint32_t tokens[] = { 5, 9, 12, 40, 7 };
+    (void)state;
+
+    o.model = SOURCE_DIR "/tests/golden/mtp-glm4moe/model.gguf";
+    o.n_context = 128;
+    o.speculate = INGOT_SPECULATE_AUTO;
+    struct ingot_engine *engine = open_or_fail(&o);
+    assert_true(engine->inner.loaded->model.drafts);
+    assert_null(engine->inner.draft_stage);
+    r.tokens = tokens;
+    r.n_tokens = 5;
+    assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, &error));
+    ingot_engine_close(engine);
+}
+
+static void encoders_are_refused(void **state)
+{
+    struct ingot_engine_options o = options_of(2);
+    struct ingot_error error;
+    (void)state;
+
+    o.model = SOURCE_DIR "/tests/golden/embed-bge";
+    assert_null(ingot_engine_open(&o, &error));
+    assert_non_null(strstr(error.message, "--tensor-parallel does not cut encoders yet; leave it out"));
+}
+
 // What is told beforehand is what the ranks take: all weights once but those that every rank has.
 static void memory_is_counted_for_all_ranks(void **state)
 {
@@ -315,15 +420,10 @@ static void a_rank_that_fails_ends_the_step(void **state)
 
 static void options_that_do_not_go_with_it_are_named(void **state)
 {
-    static const struct ingot_adapter adapter = { "x.gguf", "x", 1 };
     struct ingot_engine_options o[] = { options_of(2), options_of(2), options_of(2), options_of(2),
-                                        options_of(2), options_of(2), options_of(9) };
+                                        options_of(9) };
     static const char *const parts[] = {
-        "--stages",
-        "--experts",
-        "--mmproj",
-        "--lora",
-        "cpu and cpu:plain, which are not alike",
+        "--stages", "--experts", "cpu and cpu:plain, which are not alike",
         "devices \"cpu,cpu,cpu\" for 2 ranks; want one for each, or one for all",
         "n_tensor_parallel is 9; want at most 8"
     };
@@ -331,18 +431,15 @@ static void options_that_do_not_go_with_it_are_named(void **state)
 
     o[0].stages = "1";
     o[1].experts = "cpu";
-    o[2].mmproj = "eyes.gguf";
-    o[3].adapters = &adapter;
-    o[3].n_adapters = 1;
-    o[4].device = "cpu,cpu:plain";
-    o[5].device = "cpu,cpu,cpu";
+    o[2].device = "cpu,cpu:plain";
+    o[3].device = "cpu,cpu,cpu";
     for (size_t i = 0; i < sizeof o / sizeof *o; i++) {
         struct ingot_error error = { 0 };
         struct ingot_memory memory;
         assert_null(ingot_engine_open(&o[i], &error));
         if (!strstr(error.message, parts[i]))
             fail_msg("message '%s' does not contain '%s'", error.message, parts[i]);
-        if (i != 4) // of which the memory can be told
+        if (i != 2) // of which the memory can be told
             assert_false(ingot_engine_estimate(&o[i], &memory, &error));
     }
 }
@@ -356,6 +453,10 @@ int main(void)
         cmocka_unit_test(sequences_run_side_by_side),
         cmocka_unit_test(sessions_move_with_all_ranks_pages),
         cmocka_unit_test(pages_outlive_the_engine),
+        cmocka_unit_test(embeddings_are_one_device_s),
+        cmocka_unit_test(drafts_change_nothing),
+        cmocka_unit_test(the_layer_that_drafts_is_left_out),
+        cmocka_unit_test(encoders_are_refused),
         cmocka_unit_test(memory_is_counted_for_all_ranks),
         cmocka_unit_test(a_rank_that_fails_ends_the_step),
         cmocka_unit_test(options_that_do_not_go_with_it_are_named),

@@ -32,8 +32,9 @@ static inline float *run_adapted(struct ingot_engine *engine, const struct golde
 }
 
 // files: bit 0, the model's safetensors in place of its GGUF; bit 1, PEFT's folder in place of the adapter's.
-static inline void check_golden_lora(const struct golden_lora *l, uint32_t files,
-                                     const struct golden_run *run)
+// n_ranks: those that have a part of every layer each; 0: none.
+static inline void check_golden_lora_over(uint32_t n_ranks, const struct golden_lora *l, uint32_t files,
+                                          const struct golden_run *run)
 {
     char model[512], path[512], folder[128];
     struct ingot_adapter adapter = { path, "it", 2 };
@@ -52,19 +53,26 @@ static inline void check_golden_lora(const struct golden_lora *l, uint32_t files
     options.device = run->device;
     options.n_batch = run->n_batch;
     options.exact = run->exact;
+    options.n_tensor_parallel = n_ranks;
     options.adapters = &adapter;
     options.n_adapters = 1;
     struct ingot_engine *engine = open_or_fail(&options);
     float *ours = run_adapted(engine, &g, &use, 1);
     struct closeness c = compare_logits(&g, ours);
     double most = golden_gate(run->device, run->exact);
-    print_message("%-16s %s, %s, %-9s %s batch %u: squared error %.1e, KL %.1e\n", l->adapter,
+    print_message("%-16s %s, %s, %-9s %s batch %u, ranks %u: squared error %.1e, KL %.1e\n", l->adapter,
                   files & 1 ? "checkpoint" : "GGUF", files & 2 ? "PEFT" : "GGUF", run->device,
-                  run->exact ? "exact" : "", run->n_batch, c.worst_error, c.mean_kl);
+                  run->exact ? "exact" : "", run->n_batch, n_ranks, c.worst_error, c.mean_kl);
     if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (run->exact && c.top1_changes != 0))
         fail_msg("%s on %s: squared error %g, KL %g, %u changed first choices; want at most %g, 1e-3",
                  l->adapter, run->device, c.worst_error, c.mean_kl, c.top1_changes, most);
     free(ours);
     ingot_engine_close(engine);
     model_file_close(g.file);
+}
+
+static inline void check_golden_lora(const struct golden_lora *l, uint32_t files,
+                                     const struct golden_run *run)
+{
+    check_golden_lora_over(0, l, files, run);
 }

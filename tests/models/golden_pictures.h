@@ -93,8 +93,10 @@ static inline struct ingot_engine *open_eyes(const struct picture_files *f, stru
     return open_or_fail(&o);
 }
 
-// The gates of check_golden. run: its device, n_batch and exact.
-static inline void check_picture_logits(const struct picture_files *f, const struct golden_run *run)
+// The gates of check_golden. run: its device, n_batch and exact. n_ranks: those that have a part of every
+// layer each; 0: none.
+static inline void check_picture_logits_over(uint32_t n_ranks, const struct picture_files *f,
+                                             const struct golden_run *run)
 {
     struct case_of_pictures c;
     struct ingot_engine_options o = ingot_engine_defaults();
@@ -104,6 +106,7 @@ static inline void check_picture_logits(const struct picture_files *f, const str
     o.device = run->device;
     o.exact = run->exact;
     o.n_batch = run->n_batch;
+    o.n_tensor_parallel = n_ranks;
     struct ingot_engine *engine = open_eyes(f, o);
     struct collected all = { calloc((size_t)c.g.n * c.g.n_vocab, sizeof(float)), c.g.n_vocab, c.g.n, 0 };
     struct ingot_request_options r = request_of(&c, engine);
@@ -113,14 +116,19 @@ static inline void check_picture_logits(const struct picture_files *f, const str
         fail_msg("%s", error.message);
     assert_int_equal(all.n_rows, c.g.n);
     struct closeness close = compare_logits(&c.g, all.logits);
-    print_message("%s%s%s %s%s, batch %u: squared error %.1e, KL %.1e\n", f->variant, f->model,
-                  f->mmproj ? f->mmproj : "", run->device, run->exact ? ", exact" : "", run->n_batch,
+    print_message("%s%s%s %s%s, batch %u, ranks %u: squared error %.1e, KL %.1e\n", f->variant, f->model,
+                  f->mmproj ? f->mmproj : "", run->device, run->exact ? ", exact" : "", run->n_batch, n_ranks,
                   close.worst_error, close.mean_kl);
     assert_true(close.worst_error <= golden_gate(run->device, run->exact) && close.mean_kl <= 1e-3);
     assert_true(!run->exact || close.top1_changes == 0);
     free(all.logits);
     ingot_engine_close(engine);
     case_close(&c);
+}
+
+static inline void check_picture_logits(const struct picture_files *f, const struct golden_run *run)
+{
+    check_picture_logits_over(0, f, run);
 }
 
 static const struct picture_files picture_files[] = { { "smolvlm", "", NULL },

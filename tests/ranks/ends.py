@@ -104,6 +104,7 @@ def disagreements():
         ([*run, "-m", missing], [*run, "-m", MODEL], rf"rank 0 \(.+\): {missing}: "),
         ([*run, "-m", MODEL, "--stages", "3"], [*run, "-m", MODEL, "--stages", "4"], r"rank 1 \(.+\): stages: layers 0, 4 here, and rank 0 has layers 0, 3"),
         ([*run, "-m", MODEL, "--stages", "3,5"], [*run, "-m", MODEL, "--stages", "3,5"], r'rank 0 \(.+\): stages "3,5" are 3, and there are 2 ranks'),
+        ([*run, "-m", MODEL, "--tensor-parallel", "2"], [*run, "-m", MODEL, "--tensor-parallel", "2"], r"--tensor-parallel does not work with mpirun yet; leave out one of them"),
         ([*run, "-m", MODEL, "-dev", "cpu,cpu"], [*run, "-m", MODEL], r"rank 0 \(.+\): --device names 2 devices"),
     ]
     for first, second, line in cases:

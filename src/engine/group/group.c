@@ -11,6 +11,8 @@ struct rank_group {
     struct stage *ranks[GROUP_MOST]; // [n]; the first is the engine's
     struct stage *others;            // [n - 1]
     uint32_t n;
+    const struct buffer *pool;       // the first rank's rows of pictures, or NULL
+    struct buffer pools[GROUP_MOST]; // of the others
     struct thread_pool *threads;
     struct collective collective;
     const struct step *step; // of the run
@@ -29,8 +31,11 @@ static bool make_others(struct rank_group *g, const struct group_plan *plan, str
         struct stage_plan own = { .model = &plan->parts[i],
                                   .device = plan->devices[i],
                                   .layers = { 0, m->config.n_layers },
-                                  .shape = plan->shape };
-        if (!stage_create(s, &own, progress, err))
+                                  .shape = plan->shape,
+                                  .pool = g->pool ? &g->pools[i] : NULL,
+                                  .adapters = plan->adapters };
+        if ((g->pool && !buffer_alloc(own.device, g->pool->bytes, &g->pools[i], err)) ||
+            !stage_create(s, &own, progress, err))
             return err_prefix(err, "rank %u", i);
         g->ranks[g->n++] = s;
     }
@@ -46,6 +51,7 @@ bool group_create(struct rank_group **group, struct stage *first, const struct g
     if (!g)
         return err_memory(err, "ranks");
     g->ranks[g->n++] = first;
+    g->pool = plan->pool;
     g->others = mem_alloc_array(plan->n - 1, sizeof *g->others);
     g->threads = thread_pool_create(plan->n);
     if (!g->others || !g->threads)
@@ -70,11 +76,24 @@ void group_free(struct rank_group *g)
     }
     for (uint32_t i = 1; i < g->n; i++)
         stage_release(g->ranks[i]);
+    for (uint32_t i = 0; i < GROUP_MOST; i++)
+        buffer_release(&g->pools[i]);
     mem_free(g->others);
     mem_free(g);
 }
 
 // ---- playing
+
+bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, struct err *err)
+{
+    void *rows = mem_alloc(bytes);
+    bool ok = rows ? buffer_read(g->pool, offset, rows, bytes, err) : err_memory(err, "a picture's rows");
+
+    for (uint32_t i = 1; i < g->n && ok; i++)
+        ok = buffer_write(&g->pools[i], offset, rows, bytes, err);
+    mem_free(rows);
+    return ok;
+}
 
 // What one rank does of a step.
 static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)

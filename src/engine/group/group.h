@@ -17,11 +17,15 @@ struct group_plan {
     struct device *const *devices; // [n], borrowed
     uint32_t n;
     const struct stage_shape *shape;
+    const struct buffer *pool;       // the first rank's rows of pictures, or NULL
+    const struct adapters *adapters; // or NULL
 };
 
 // Loads the other ranks; `first`, a whole model's part 0, exists, and is told of them.
 bool group_create(struct rank_group **group, struct stage *first, const struct group_plan *plan,
                   struct stage_progress *progress, struct err *err);
 void group_free(struct rank_group *g); // before the first stage is released; NULL is allowed
+// Copies a range of the pool to the other ranks', once the first one's device has computed it.
+bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, struct err *err);
 // stage_play of all ranks. The results are on the first one's device.
 bool group_play(struct rank_group *g, const struct step *step, struct err *err);

@@ -139,7 +139,7 @@ static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape
     while (l->n_stages < n)
         if (!make_stage(l, shape, pool, &progress, err))
             return false;
-    if (!load_split_stages(l, shape, &progress, err))
+    if (!load_split_stages(l, shape, pool, &progress, err))
         return false;
     return record_tapes(l->stages, n, err);
 }
@@ -312,8 +312,7 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
               load_tokenizer(l, err);
 
     if (ok) {
-        if (!l->n_parts)
-            load_eyes_count(l, &shape);
+        load_eyes_count(l, &shape);
         *need = l->n_parts ? load_split_memory(l, &shape, NULL) : place_memory(&l->model, &shape);
         load_memory_add(
             need,

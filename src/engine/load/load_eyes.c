@@ -31,15 +31,10 @@ static bool find_eyes(struct engine_loaded *l, const struct model_file **file, s
 bool load_eyes_open(struct engine *e, struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     const struct model_file *file;
-    if (l->n_parts) { // --mmproj is refused
-        if (tower_is_in(l->file))
-            log_line(LOG_WARN, "load", "%s takes no pictures with --tensor-parallel yet",
-                     model_file_path(l->file));
-        return true;
-    }
     bool ok = find_eyes(l, &file, err) && (!file || tiles_open(e, file, shape, err));
 
     shape->eyes_weights = shape->eyes_scratch = 0; // they are there now
+    shape->eyes_pool = ok && file ? tiles_pool(e)->bytes : 0;
     if (ok && l->eyes_beside)
         log_line(LOG_INFO, "load", "%s: the eyes of this model, found beside it", model_file_path(file));
     if (ok || !l->eyes_beside)
@@ -62,5 +57,6 @@ void load_eyes_count(struct engine_loaded *l, struct stage_shape *shape)
         return;
     shape->eyes_weights = t.weight_bytes;
     shape->eyes_scratch = tiles_scratch_need(&t, l->devices.at[0]);
+    shape->eyes_pool = tiles_pool_need(&t, l->model.config.n_cols);
     tower_release(&t);
 }

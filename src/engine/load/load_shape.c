@@ -136,6 +136,15 @@ static bool uses_draft_layer(const struct engine_loaded *l)
            !l->devices.experts && l->adapters.n == 0;
 }
 
+// It would need the head's rows of all ranks.
+static void say_what_ranks_leave_out(const struct engine_loaded *l)
+{
+    if (l->n_parts && l->model.drafts && l->options.speculate != INGOT_SPECULATE_OFF && !l->options.draft)
+        log_line(LOG_INFO, "load",
+                 "the model's layer that drafts tokens is left out with --tensor-parallel; drafts come from "
+                 "the text");
+}
+
 // As the first device computes; the others may differ in what is exact.
 bool load_shape_choose(const struct engine *e, struct stage_shape *shape, struct err *err)
 {
@@ -154,12 +163,13 @@ bool load_shape_choose(const struct engine *e, struct stage_shape *shape, struct
                                    .invariant = o->invariant,
                                    .gemm = (enum gemm)o->gemm,
                                    .drafts = uses_draft_layer(l),
-                                   .adapter_bytes = adapters_bytes(&l->adapters),
+                                   .adapter_bytes = adapters_bytes(&l->adapters, &l->model),
                                    .adapter_ranks = adapters_most_ranks(&l->adapters, &l->model),
                                    .memory_share = e->pace.set.memory,
                                    .n_away = l->devices.n_away < l->model.config.n_layers
                                                  ? l->devices.n_away
                                                  : l->model.config.n_layers };
+    say_what_ranks_leave_out(l);
     shape->overlaps = l->devices.n > 1 && !flight_in_turn(e, shape);
     return choose_pages(l, shape, err);
 }

@@ -25,8 +25,6 @@ static bool check_options(const struct engine_loaded *l, struct err *err)
     const char *what = l->remote                                                 ? "mpirun"
                        : is_given(o->stages)                                     ? "--stages"
                        : is_given(o->experts) && strcmp(o->experts, "none") != 0 ? "--experts"
-                       : o->n_adapters > 0                                       ? "--lora"
-                       : is_given(o->mmproj)                                     ? "--mmproj"
                                                                                  : NULL;
 
     if (what)
@@ -74,17 +72,27 @@ struct place_memory load_split_memory(const struct engine_loaded *l, const struc
 {
     struct layer_range all = { 0, l->model.config.n_layers };
     struct place_memory sum = { 0 };
+    struct stage_shape own = *shape;
 
-    for (uint32_t i = 0; i < l->n_parts; i++)
+    for (uint32_t i = 0; i < l->n_parts; i++) {
+        own.adapter_bytes = adapters_bytes(&l->adapters, &l->parts[i]);
         if (!device || devices_share_memory(device, l->devices.at[i]))
-            load_memory_add(&sum, place_range_memory(&l->parts[i], shape, all), l->devices.at[i]);
+            load_memory_add(&sum, place_range_memory(&l->parts[i], &own, all), l->devices.at[i]);
+        own.eyes_weights = 0; // the first rank's alone
+        own.eyes_scratch = shape->eyes_pool;
+    }
     return sum;
 }
 
-bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape,
+bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err)
 {
-    struct group_plan plan = { l->parts, l->devices.at, l->n_parts, shape };
+    struct group_plan plan = { .parts = l->parts,
+                               .devices = l->devices.at,
+                               .n = l->n_parts,
+                               .shape = shape,
+                               .pool = pool,
+                               .adapters = &l->adapters };
 
     return l->n_parts == 0 || group_create(&l->group, &l->stages[0], &plan, progress, err);
 }

@@ -12,7 +12,7 @@ bool load_split_check_devices(const struct engine_loaded *l, struct err *err);
 // What the ranks need on devices that share their memory with this one.
 struct place_memory load_split_memory(const struct engine_loaded *l, const struct stage_shape *shape,
                                       const struct device *device);
-// The other ranks of the engine's one stage, which exists.
-bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape,
+// The other ranks of the engine's one stage, which exists. pool: that stage's, of pictures, or NULL.
+bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err);
 void load_split_release(struct engine_loaded *l); // the parts; their stages are released

@@ -5,10 +5,16 @@
 #include <string.h>
 #include "base/mem.h"
 #include "engine/stage/stage.h"
+#include "models/split/model_part.h"
 #include "ops/lora/lora.h"
 #include "ops/ops.h"
 
 static const char DEFAULT_NAME[] = "adapter";
+
+struct weight_place {
+    bool per_layer;
+    uint32_t layer, place;
+};
 
 // ---- an engine's
 
@@ -89,15 +95,28 @@ void adapters_close(struct adapters *s)
     *s = (struct adapters){ 0 };
 }
 
-uint64_t adapters_bytes(const struct adapters *s)
+// What a part of the model has of the matrix at a place; else all of it.
+static struct part_window window_at(const struct model *m, struct weight_place at, uint32_t n_rows,
+                                    uint32_t n_cols)
+{
+    struct part_window w;
+
+    return model_part_window(m, at.per_layer ? model_layer(m, at.layer)[at.place] : m->tensors[at.place], &w)
+               ? w
+               : (struct part_window){ 0, n_rows, 0, n_cols };
+}
+
+uint64_t adapters_bytes(const struct adapters *s, const struct model *m)
 {
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t k = 0; k < s->at[i].inner.n_parts; k++) {
-            const struct adapter_part *p = &s->at[i].inner.parts[k];
-            n += (uint64_t)p->rank * (adapter_rows(&s->at[i].inner, p) + adapter_cols(&s->at[i].inner, p)) *
-                 sizeof(float);
+            const struct adapter *a = &s->at[i].inner;
+            const struct adapter_part *p = &a->parts[k];
+            struct weight_place at = { p->key->per_layer, p->layer, p->key->place };
+            struct part_window w = window_at(m, at, adapter_rows(a, p), adapter_cols(a, p));
+            n += (uint64_t)p->rank * (w.n_rows + w.n_cols) * sizeof(float);
         }
     return n;
 }
@@ -207,15 +226,29 @@ static bool make_matrix(struct stage *s, struct weight *w, uint32_t n_rows, uint
     return buffer_alloc(s->device, w->bytes, &w->buffer, err);
 }
 
-// Copies one adapter's ranks behind those before it.
-static bool copy_part(struct lora_weight *to, const struct adapter *a, const struct adapter_part *part,
-                      uint32_t first, struct err *err)
+// Columns [first, first + n) of n_rows rows, in front.
+static void keep_columns(float *numbers, uint32_t n_rows, uint32_t n_cols, uint32_t first, uint32_t n)
 {
-    uint64_t down_bytes = (uint64_t)part->rank * to->a.n_cols * sizeof(float),
-             up_bytes = (uint64_t)part->rank * to->b.n_cols * sizeof(float);
-    float *down = mem_alloc(down_bytes), *up = mem_alloc(up_bytes);
+    for (uint64_t i = 0; i < n_rows && n < n_cols; i++)
+        memmove(numbers + i * n, numbers + i * n_cols + first, n * sizeof *numbers);
+}
+
+// Copies one adapter's ranks behind those before it: of a part of the model, what belongs to its columns and
+// rows.
+static bool copy_part(struct lora_weight *to, const struct adapter *a, const struct adapter_part *part,
+                      const struct part_window *w, uint32_t first, struct err *err)
+{
+    uint32_t n_cols = adapter_cols(a, part), n_rows = adapter_rows(a, part);
+    uint64_t down_bytes = (uint64_t)part->rank * w->n_cols * sizeof(float),
+             up_bytes = (uint64_t)part->rank * w->n_rows * sizeof(float);
+    float *down = mem_alloc_array((size_t)part->rank * n_cols, sizeof *down),
+          *up = mem_alloc_array((size_t)part->rank * n_rows, sizeof *up);
     bool ok = down && up ? adapter_read(a, part, down, up, err) : err_memory(err, "an adapter's matrices");
 
+    if (ok) {
+        keep_columns(down, part->rank, n_cols, w->first_col, w->n_cols);
+        keep_columns(up, part->rank, n_rows, w->first_row, w->n_rows);
+    }
     ok = ok &&
          buffer_write(&to->a.buffer, (uint64_t)first * to->a.n_cols * sizeof(float), down, down_bytes, err) &&
          buffer_write(&to->b.buffer, (uint64_t)first * to->b.n_cols * sizeof(float), up, up_bytes, err);
@@ -224,13 +257,10 @@ static bool copy_part(struct lora_weight *to, const struct adapter *a, const str
     return ok;
 }
 
-struct weight_place {
-    bool per_layer;
-    uint32_t layer, place;
-};
-
-static bool fill(struct lora_weight *to, const struct adapters *all, struct weight_place at, struct err *err)
+static bool fill(const struct stage *s, struct lora_weight *to, const struct adapters *all,
+                 struct weight_place at, struct err *err)
 {
+    struct part_window w = window_at(s->parts.model, at, to->b.n_cols, to->a.n_cols);
     uint32_t *owners = mem_alloc_array(to->n_ranks, sizeof *owners), first = 0;
     bool ok = owners || err_memory(err, "an adapter's ranks");
 
@@ -239,7 +269,7 @@ static bool fill(struct lora_weight *to, const struct adapters *all, struct weig
         const struct adapter_part *part = adapter_find(a, at.per_layer, at.layer, at.place);
         if (!part)
             continue;
-        ok = copy_part(to, a, part, first, err);
+        ok = copy_part(to, a, part, &w, first, err);
         for (uint32_t j = 0; j < part->rank; j++)
             owners[first++] = i;
     }
@@ -262,7 +292,7 @@ static bool attach(struct stage *s, const struct adapters *all, struct weight_pl
     w->lora = to;
     return make_matrix(s, &to->a, n_ranks, w->n_cols, w->name, err) &&
            make_matrix(s, &to->b, n_ranks, w->n_rows, w->name, err) &&
-           buffer_alloc(s->device, n_ranks * sizeof(uint32_t), &to->owners, err) && fill(to, all, at, err);
+           buffer_alloc(s->device, n_ranks * sizeof(uint32_t), &to->owners, err) && fill(s, to, all, at, err);
 }
 
 bool adapters_attach(struct stage *s, const struct adapters *all, struct err *err)
@@ -326,5 +356,8 @@ bool adapters_write(struct stage *s, uint32_t slot, const float *scales, struct 
     static const float none[MOST_ADAPTERS];
     uint64_t bytes = s->n_adapters * sizeof *scales;
 
+    for (uint32_t i = 0; i < s->n_others; i++)
+        if (!adapters_write(&s->others[i], slot, scales, err))
+            return false;
     return bytes == 0 || buffer_write(&s->scales, slot * bytes, scales ? scales : none, bytes, err);
 }

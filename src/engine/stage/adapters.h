@@ -26,8 +26,9 @@ struct adapters {
 bool adapters_open(struct adapters *s, const struct model *m, const struct ingot_engine_options *options,
                    struct err *err);
 void adapters_close(struct adapters *s); // a zeroed one is allowed
-// Bytes of their matrices on a device, and the ranks of all together of the matrix that has most.
-uint64_t adapters_bytes(const struct adapters *s);
+// Bytes of their matrices beside those of m, their model or a part of it (models/split), and the ranks of all
+// together of the matrix that has most.
+uint64_t adapters_bytes(const struct adapters *s, const struct model *m);
 uint32_t adapters_most_ranks(const struct adapters *s, const struct model *m);
 
 // *scales: [n], by adapter; NULL: the request uses none. Free with mem_free.
@@ -48,5 +49,6 @@ bool adapters_attach(struct stage *s, const struct adapters *all, struct err *er
 void adapters_detach(struct stage *s);
 // Whether the tape adds to every weight that adapters want to change.
 bool adapters_are_recorded(const struct stage *s, const struct tape *t, struct err *err);
-// Tells the device the scales of a slot. scales NULL: the sequence uses none.
+// Tells the device the scales of a slot, and those of the ranks beside it. scales NULL: the sequence uses
+// none.
 bool adapters_write(struct stage *s, uint32_t slot, const float *scales, struct err *err);

@@ -21,6 +21,7 @@ struct stage_shape { // the same for all stages of an engine
     enum gemm gemm;
     float memory_share;                  // of a device's room that may be used; 0: all of it
     uint64_t eyes_weights, eyes_scratch; // bytes of a tower that will be opened on the first device
+    uint64_t eyes_pool;                  // of its embeddings, for each rank of a layer but the first
     uint64_t adapter_bytes;              // of all adapters, evenly over the layers
     uint32_t adapter_ranks;              // of all adapters of one matrix
     uint32_t n_away; // of the model's last layers, whose experts are on a device of their own

@@ -406,6 +406,17 @@ bool model_part_make(struct model *part, const struct model *whole, uint32_t ran
     return false;
 }
 
+bool model_part_window(const struct model *part, const struct file_tensor *t, struct part_window *w)
+{
+    const struct joined_tensor *j = part->n_ranks ? part->joined : NULL;
+
+    while (j && &j->tensor != t)
+        j = j->next;
+    if (j)
+        *w = (struct part_window){ j->slice_first, j->rows, j->first_col, j->cols };
+    return j != NULL;
+}
+
 void model_part_release(struct model *part)
 {
     for (const struct joined_tensor *j = part->joined, *next; j; j = next) {

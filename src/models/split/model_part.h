@@ -13,3 +13,9 @@
 bool model_part_make(struct model *part, const struct model *whole, uint32_t rank, uint32_t n_ranks,
                      struct err *err);
 void model_part_release(struct model *part); // zeroed is allowed
+
+struct part_window { // of a matrix of the whole
+    uint32_t first_row, n_rows, first_col, n_cols;
+};
+// Of one of the part's matrices. False: it was not cut.
+bool model_part_window(const struct model *part, const struct file_tensor *t, struct part_window *w);
