@@ -1,6 +1,7 @@
 // latent_attention.c - see latent_attention.h.
 #include "models/latent_attention.h"
 #include <math.h>
+#include "models/blocks.h"
 #include "ops/latent/latent.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -137,5 +138,7 @@ void latent_attention(struct tape *t, const struct model_stage *s, uint32_t l, s
     tape_label(t, "layer%u.attn_out", l);
     op_latent_project(
         t, (struct latent_project){ .out = values, .in = attended, .w = w->v_b, .n_heads = c->n_heads });
-    op_matmul(t, (struct matmul){ .out = x, .in = values, .w = stage_layer(s, l)->o, .add = x });
+    op_matmul(
+        t, (struct matmul){ .out = x, .in = values, .w = stage_layer(s, l)->o, .add = block_rank_add(s, x) });
+    block_rank_sum(t, s, x);
 }

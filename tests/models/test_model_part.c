@@ -1,9 +1,10 @@
 // test_model_part.c - models over several ranks that have a part of every layer each: the reference's logits
 // for every architecture, one device's for every format, and one line for what cannot be cut.
 #include <unistd.h>
+#include "adapter_file.h"
 #include "engine/api.h"
 #include "model_tools/random_model.h"
-#include "models/golden.h"
+#include "models/golden_lora.h"
 #include "models/split/model_part.h"
 
 static struct ingot_engine_options options_for(const char *model, const char *device, uint32_t n_ranks)
@@ -18,7 +19,7 @@ static struct ingot_engine_options options_for(const char *model, const char *de
     return o;
 }
 
-// How many KV heads a golden model has at least in a layer, or 0 where it is refused by its kind.
+// How many heads to share a golden model has at least in a layer, or 0 where it is refused by its kind.
 static uint32_t ranks_at_most(const char *path)
 {
     struct model_file *file;
@@ -28,8 +29,11 @@ static uint32_t ranks_at_most(const char *path)
 
     assert_ok(model_file_open(&file, path, &err), &err);
     assert_ok(model_bind(&m, file, &err), &err);
-    for (uint32_t l = 0; l < m.config.n_layers; l++)
-        n = m.layer_configs[l].n_kv_heads < n ? m.layer_configs[l].n_kv_heads : n;
+    for (uint32_t l = 0; l < m.config.n_layers; l++) {
+        const struct layer_config *c = &m.layer_configs[l];
+        uint32_t heads = m.config.latent_dims ? c->n_heads : c->n_kv_heads;
+        n = heads < n ? heads : n;
+    }
     if (model_part_make(&part, &m, 0, 2, &err))
         model_part_release(&part);
     else if (strstr(err.message, "does not cut"))
@@ -50,7 +54,8 @@ static struct closeness closeness_of(const struct ingot_engine_options *o, const
     return c;
 }
 
-// Gates: exact, a squared error of 1e-9; else half precision, 1e-4 beside what one device has.
+// Gates: exact, a squared error of 1e-9; else half precision, 1e-4 beside what one device has. KL: 1e-3,
+// beside what one device has where that is more (an expert that is chosen by a hair).
 static void check_ranks(const char *name, const char *path, const char *device, uint32_t n_ranks, bool exact)
 {
     struct golden g;
@@ -61,7 +66,8 @@ static void check_ranks(const char *name, const char *path, const char *device, 
     struct closeness c = closeness_of(&o, &g), one = closeness_of(&whole, &g);
     print_message("%-13s %-9s %u ranks %s: squared error %.1e (one device %.1e), KL %.1e\n", name, device,
                   n_ranks, exact ? "exact" : "", c.worst_error, one.worst_error, c.mean_kl);
-    if (!(c.worst_error <= (exact ? 1e-9 : 1e-4 + one.worst_error)) || !(c.mean_kl <= 1e-3) ||
+    double most_kl = 1e-3 + (!exact && one.mean_kl > 1e-3 ? one.mean_kl : 0);
+    if (!(c.worst_error <= (exact ? 1e-9 : 1e-4 + one.worst_error)) || !(c.mean_kl <= most_kl) ||
         (exact && c.top1_changes))
         fail_msg("%s over %u ranks: squared error %g, KL %g, %u changed first choices", name, n_ranks,
                  c.worst_error, c.mean_kl, c.top1_changes);
@@ -99,8 +105,14 @@ static void the_logits_are_the_reference_s(void **state)
 static void the_mixtures_logits_are_the_reference_s(void **state)
 {
     (void)state;
-    check_all(golden_mixtures, N_GOLDEN_MIXTURES,
-              "olmoe deepseek2-lite deepseek2 deepseek3 glm47-flash mistral4 ");
+    check_all(golden_mixtures, N_GOLDEN_MIXTURES, "olmoe ");
+}
+
+// Older files have the two matrices of a head in one, whose half is turned while reading.
+static void latents_of_older_files_are_cut(void **state)
+{
+    (void)state;
+    check_ranks("deepseek2-lite", SOURCE_DIR "/tests/golden/deepseek2-lite/legacy.gguf", "cpu", 3, true);
 }
 
 static void recurrent_models_are_refused(void **state)
@@ -173,13 +185,97 @@ static void every_format_is_cut_at_its_blocks(void **state)
 static void every_kind_of_layer_is_cut(void **state)
 {
     static const char *const shapes[] = {
-        "toy",         "toy-qwen2",   "toy-qwen3",        "toy-gemma3",    "toy-glm4",     "toy-phi3",
-        "toy-smollm3", "toy-granite", "toy-mistral3",     "toy-qwen3moe",  "toy-qwen2moe", "toy-mixtral",
-        "toy-gpt-oss", "toy-glm4moe", "toy-ranks-gemma4", "toy-granitemoe"
+        "toy",         "toy-qwen2",   "toy-qwen3",        "toy-gemma3",     "toy-glm4",      "toy-phi3",
+        "toy-smollm3", "toy-granite", "toy-mistral3",     "toy-qwen3moe",   "toy-qwen2moe",  "toy-mixtral",
+        "toy-gpt-oss", "toy-glm4moe", "toy-ranks-gemma4", "toy-granitemoe", "toy-deepseek2", "toy-glm47",
+        "toy-mistral4"
     };
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_format(shapes[i], "Q8_0", 2);
+}
+
+// ---- adapters
+
+// To every matrix of every layer, and to the head.
+static void write_adapter(const char *model, const char *path)
+{
+    struct gguf_builder g = { .version = 3 };
+    struct model_file *file;
+    struct str arch;
+    struct err err = { 0 };
+    char name[128];
+
+    assert_ok(model_file_open(&file, model, &err), &err);
+    assert_true(model_file_string(file, "general.architecture", &arch, &err));
+    snprintf(name, sizeof name, "%.*s", STR_ARG(arch));
+    adapter_head(&g, name);
+    for (size_t i = 0; i < model_file_n_tensors(file); i++) {
+        const struct file_tensor *t = model_file_tensor_at(file, i);
+        if (t->n_dims != 2 || str_starts(t->name, STR("token_embd")))
+            continue;
+        snprintf(name, sizeof name, "%.*s", STR_ARG(t->name));
+        adapter_pair(&g, &(struct adapter_matrix){ name, (uint32_t)t->dims[0], (uint32_t)t->dims[1] },
+                     2 + i % 3, (uint32_t)i);
+    }
+    adapter_write(&g, path);
+    model_file_close(file);
+}
+
+static float *adapted_logits(struct ingot_engine_options o, const char *adapter, const struct golden *g)
+{
+    struct ingot_adapter one = { adapter, "it", 1 };
+    struct ingot_adapter_use use = { "it", 0.05f };
+
+    o.exact = true;
+    o.adapters = &one;
+    o.n_adapters = 1;
+    struct ingot_engine *engine = open_or_fail(&o);
+    float *logits = run_adapted(engine, g, &use, 1);
+    ingot_engine_close(engine);
+    return logits;
+}
+
+static void check_adapter(const char *shape, const char *type, uint32_t most_ranks)
+{
+    char path[] = "/tmp/ingot-part-XXXXXX", adapter[] = "/tmp/ingot-lora-XXXXXX";
+    struct random_model_options made = { .shape = shape, .type = type, .output = path, .seed = 7 };
+    struct golden g = tokens_of(512);
+    struct err err = { 0 };
+
+    close(mkstemp(path));
+    close(mkstemp(adapter));
+    assert_ok(random_model_file(&made, &err), &err);
+    write_adapter(path, adapter);
+    struct ingot_engine_options whole = options_for(path, "cpu", 0);
+    float *one = adapted_logits(whole, adapter, &g);
+    whole.exact = true;
+    float *plain = run_logits(&whole, &g);
+    g.logits = one;
+    struct closeness without = compare_logits(&g, plain);
+    assert_true(without.worst_error > 1e-3); // it adds something
+    for (uint32_t n = 2; n <= most_ranks; n++) {
+        float *many = adapted_logits(options_for(path, n == 2 ? "cpu:plain" : "cpu", n), adapter, &g);
+        struct closeness c = compare_logits(&g, many);
+        print_message("%-10s %-8s %u ranks, adapter: squared error %.1e (without it %.1e)\n", shape, type, n,
+                      c.worst_error, without.worst_error);
+        assert_true(c.worst_error <= 1e-9 && c.top1_changes == 0);
+        free(many);
+    }
+    free(one);
+    free(plain);
+    unlink(path);
+    unlink(adapter);
+}
+
+// Its rows and columns go where the matrices' are: unequal shares, joined q, k and v, shared experts.
+static void adapters_are_cut_as_the_matrices(void **state)
+{
+    (void)state;
+    check_adapter("toy-ranks", "Q4_K", 4);
+    check_adapter("toy-ranks", "Q8_0", 3);
+    check_adapter("toy-phi3", "Q8_0", 2);
+    check_adapter("toy-glm4", "F16", 2);
 }
 
 static bool cannot_open(const char *path, uint32_t n_ranks, const char *part)
@@ -267,10 +363,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_logits_are_the_reference_s),
         cmocka_unit_test(the_mixtures_logits_are_the_reference_s),
+        cmocka_unit_test(latents_of_older_files_are_cut),
         cmocka_unit_test(recurrent_models_are_refused),
         cmocka_unit_test(codes_of_exl3_are_refused),
         cmocka_unit_test(every_format_is_cut_at_its_blocks),
         cmocka_unit_test(every_kind_of_layer_is_cut),
+        cmocka_unit_test(adapters_are_cut_as_the_matrices),
         cmocka_unit_test(too_many_ranks_are_told),
         cmocka_unit_test(parts_are_the_whole),
     };

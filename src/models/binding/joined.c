@@ -27,7 +27,7 @@ struct source_row {
 
 static struct source_row source_of(const struct joined_tensor *j, uint64_t row)
 {
-    uint64_t matrix = row / j->rows, i = row % j->rows;
+    uint64_t matrix = row / j->rows + j->first_matrix, i = row % j->rows;
     bool apart = j->n_parts > 1;
 
     return (struct source_row){ j->parts[apart ? matrix : 0], apart ? 0 : matrix,
@@ -117,8 +117,9 @@ static void read_decoded(const struct joined_tensor *j, float *to)
 
     for (uint64_t m = 0; m < j->tensor.dims[0]; m++, to += (size_t)j->rows * j->cols)
         for (uint32_t c = 0; c < j->cols; c++) {
-            info->decode(j->parts[0]->data + (m * j->slice_rows + j->slice_first + c) * row_bytes, decoded,
-                         j->rows);
+            info->decode(j->parts[0]->data +
+                             ((m + j->first_matrix) * j->slice_rows + j->slice_first + c) * row_bytes,
+                         decoded, j->rows);
             for (uint32_t r = 0; r < j->rows; r++)
                 to[(size_t)r * j->cols + c] = decoded[r];
         }

@@ -7,9 +7,22 @@
 #include <string.h>
 #include "base/mem.h"
 #include "models/binding/joined.h"
+#include "models/latent_attention.h"
 #include "models/mixture.h"
 
-enum cut_side { SIDE_WHOLE, SIDE_KV, SIDE_Q, SIDE_HEADS, SIDE_FFN, SIDE_EXPERT, SIDE_SHARED, SIDE_VOCAB };
+enum cut_side {
+    SIDE_WHOLE,
+    SIDE_KV,
+    SIDE_Q,
+    SIDE_HEADS,
+    SIDE_FFN,
+    SIDE_EXPERT,
+    SIDE_SHARED,
+    SIDE_VOCAB,
+    SIDE_LATENT_Q, // of latent attention's heads: queries, values, and a matrix for each
+    SIDE_LATENT_OUT,
+    SIDE_LATENT_HEADS
+};
 enum { EVEN = 32 }; // rows that kernels take together: sides are cut there if that leaves every rank some
 
 struct cutting {
@@ -30,6 +43,19 @@ static bool is_of_mixture(const struct model *m, const struct weight_key *k)
     return m->n_experts > 0 && k->layers == LAYERS_MIXTURE && k->place >= N_LAYER_WEIGHTS;
 }
 
+static bool is_latent(const struct model *m)
+{
+    return m->config.latent_dims > 0;
+}
+
+static enum cut_side latent_side_of(uint32_t dim)
+{
+    return dim == LATENT_DIM(n_q)       ? SIDE_LATENT_Q
+           : dim == LATENT_DIM(n_out)   ? SIDE_LATENT_OUT
+           : dim == LATENT_DIM(n_heads) ? SIDE_LATENT_HEADS
+                                        : SIDE_WHOLE;
+}
+
 static enum cut_side side_of(const struct model *m, const struct weight_key *k, uint32_t dim)
 {
     if (!k->per_layer)
@@ -46,6 +72,8 @@ static enum cut_side side_of(const struct model *m, const struct weight_key *k, 
     case DIM_FFN:
         return SIDE_FFN;
     default:
+        if (is_latent(m) && latent_side_of(dim) != SIDE_WHOLE)
+            return latent_side_of(dim);
         if (is_of_mixture(m, k))
             return dim == MIXTURE_DIM(n_ffn)      ? SIDE_EXPERT
                    : dim == MIXTURE_DIM(n_shared) ? SIDE_SHARED
@@ -116,6 +144,29 @@ static uint32_t heads_together(const struct cutting *c, uint32_t layer)
     return n;
 }
 
+// The same of heads that read latents, which every rank has whole.
+static uint32_t latent_heads_together(const struct cutting *c)
+{
+    const struct latent_config *own = c->whole->own;
+    uint32_t n = 1;
+
+    for (uint32_t l = 0; l < c->whole->config.n_layers; l++) {
+        uint32_t block = block_at(c->whole, l, PLACE(o));
+        n = multiple(n, block / divisor(block, own->value));
+    }
+    return n;
+}
+
+static struct cut_piece latent_piece(const struct cutting *c, uint32_t each)
+{
+    const struct latent_config *own = c->whole->own;
+    uint32_t together = latent_heads_together(c), first, last;
+
+    share(c, own->n_heads / together, &first, &last);
+    return (struct cut_piece){ first * together * each, (last - first) * together * each,
+                               own->n_heads * each };
+}
+
 static struct cut_piece heads_piece(const struct cutting *c, uint32_t l, uint32_t each)
 {
     uint32_t together = heads_together(c, l), n = c->whole->layer_configs[l].n_kv_heads, first, last;
@@ -127,6 +178,7 @@ static struct cut_piece heads_piece(const struct cutting *c, uint32_t l, uint32_
 static struct cut_piece piece_of(const struct cutting *c, enum cut_side side, uint32_t layer, uint32_t all)
 {
     const struct layer_config *l = &c->whole->layer_configs[layer];
+    const struct latent_config *latent = c->whole->own;
     uint32_t group = l->n_heads / l->n_kv_heads, first, last;
 
     switch (side) {
@@ -138,6 +190,12 @@ static struct cut_piece piece_of(const struct cutting *c, enum cut_side side, ui
         return heads_piece(c, layer, group * l->head_dim);
     case SIDE_HEADS:
         return heads_piece(c, layer, group);
+    case SIDE_LATENT_Q:
+        return latent_piece(c, latent->key);
+    case SIDE_LATENT_OUT:
+        return latent_piece(c, latent->value);
+    case SIDE_LATENT_HEADS:
+        return latent_piece(c, 1);
     default: {
         uint32_t unit = unit_of(c, side, layer, all);
         share(c, all / unit, &first, &last);
@@ -158,8 +216,6 @@ static bool check_kind(const struct model *m, struct err *err)
 {
     if (m->arch->is_encoder)
         return refuse(m, "encoders", err);
-    if (m->config.latent_dims)
-        return refuse(m, "latent attention", err);
     if (m->config.n_inputs)
         return refuse(m, "models whose layers have inputs of their own", err);
     for (uint32_t l = 0; l < m->config.n_layers; l++) {
@@ -215,17 +271,19 @@ static bool check_layer(const struct cutting *c, uint32_t l, struct err *err)
     const struct model *m = c->whole;
     const struct layer_config *here = &m->layer_configs[l];
     const struct mixture_config *x = m->n_experts ? m->own : NULL;
-    uint32_t together = heads_together(c, l);
+    uint32_t together = is_latent(m) ? latent_heads_together(c) : heads_together(c, l);
+    uint32_t n_heads = is_latent(m) ? here->n_heads : here->n_kv_heads;
+    const char *kind = is_latent(m) ? "heads" : "KV heads";
     char heads[96];
 
     if (together == 1)
-        snprintf(heads, sizeof heads, "KV heads");
+        snprintf(heads, sizeof heads, "%s", kind);
     else
-        snprintf(heads, sizeof heads, "groups of %u KV heads, as blocks of %u columns need them,", together,
+        snprintf(heads, sizeof heads, "groups of %u %s, as blocks of %u columns need them,", together, kind,
                  block_at(m, l, PLACE(o)));
-    if (here->n_kv_heads % together != 0)
+    if (n_heads % together != 0)
         return refuse(m, "layers whose blocks end within a group of heads", err);
-    return check_units(c, l, here->n_kv_heads / together, heads, err) &&
+    return check_units(c, l, n_heads / together, heads, err) &&
            (!model_layer(m, l)[PLACE(down)] ||
             check_units(c, l, here->n_ffn / block_of(c, SIDE_FFN, l), "blocks of hidden numbers", err)) &&
            (!x || l < m->config.n_dense ||
@@ -295,6 +353,34 @@ static bool cut(const struct cutting *c, const struct weight_key *k, const struc
     return true;
 }
 
+// Matrices [w->first, w->first + w->n) of a stack.
+static bool cut_stack(const struct cutting *c, const struct weight_key *k, const struct file_tensor **t,
+                      const struct cut_piece *w, struct err *err)
+{
+    const struct file_tensor *from = *t;
+    struct joined_tensor *j = joined_create(c->part, 1);
+    uint64_t rows = model_key_dim(c->whole, k, k->rows), cols = model_key_dim(c->whole, k, k->cols);
+
+    if (!j)
+        return err_memory(err, "a rank's matrices");
+    if (!from->data) { // read as the whole is, from another matrix on
+        const struct joined_tensor *next = j->next;
+        *j = *(const struct joined_tensor *)from;
+        j->next = next;
+    } else {
+        j->tensor = *from;
+        j->parts[j->n_parts++] = from;
+        j->rows = (uint32_t)rows;
+        j->cols = (uint32_t)cols;
+        j->tensor.data = from->data + quant_row_bytes(from->format, w->first * rows * cols);
+    }
+    j->first_matrix += w->first;
+    j->tensor.dims[0] = w->n;
+    CHECK(quant_bytes(from->format, w->n * rows, cols, &j->tensor.bytes));
+    *t = &j->tensor;
+    return true;
+}
+
 // What is added to a sum is added on the first rank alone.
 static bool is_added_once(const struct model *m, const struct weight_key *k)
 {
@@ -308,12 +394,17 @@ static bool cut_tensor(const struct cutting *c, const struct weight_key *k, uint
     const struct model *m = c->whole;
     enum cut_side rows = side_of(m, k, k->rows), cols = side_of(m, k, k->cols);
     struct window w = { .n_matrices = k->stack ? model_key_dim(m, k, k->stack) : 1 };
+    struct cut_piece heads;
 
     if (!*t)
         return true;
     if (k->per_layer && c->rank > 0 && is_added_once(m, k)) {
         *t = NULL;
         return true;
+    }
+    if (k->stack && side_of(m, k, k->stack) == SIDE_LATENT_HEADS) {
+        heads = piece_of(c, SIDE_LATENT_HEADS, l, 0);
+        return cut_stack(c, k, t, &heads, err);
     }
     if (rows == SIDE_WHOLE && cols == SIDE_WHOLE)
         return true;
@@ -344,6 +435,19 @@ static bool cut_tensors(const struct cutting *c, struct err *err)
 
 // ---- sizes
 
+static void cut_latent_sizes(const struct cutting *c)
+{
+    struct model *p = c->part;
+    struct latent_config *own = p->own;
+
+    own->n_heads = latent_piece(c, 1).n;
+    own->n_q = latent_piece(c, own->key).n;
+    own->n_out = latent_piece(c, own->value).n;
+    for (uint32_t l = 0; l < p->config.n_layers; l++)
+        p->layer_configs[l].n_heads = own->n_heads;
+    p->config.n_heads = own->n_heads;
+}
+
 static void cut_sizes(const struct cutting *c)
 {
     struct model *p = c->part;
@@ -351,13 +455,17 @@ static void cut_sizes(const struct cutting *c)
 
     for (uint32_t l = 0; l < p->config.n_layers; l++) {
         struct layer_config *to = &p->layer_configs[l];
-        to->n_heads = piece_of(c, SIDE_HEADS, l, 0).n;
-        to->n_kv_heads = heads_piece(c, l, 1).n;
+        if (!is_latent(p)) {
+            to->n_heads = piece_of(c, SIDE_HEADS, l, 0).n;
+            to->n_kv_heads = heads_piece(c, l, 1).n;
+        }
         to->n_ffn = piece_of(c, SIDE_FFN, l, to->n_ffn).n;
     }
     p->config.n_heads = p->layer_configs[0].n_heads;
     p->config.n_kv_heads = p->layer_configs[0].n_kv_heads;
     p->config.n_ffn = p->layer_configs[0].n_ffn;
+    if (is_latent(p))
+        cut_latent_sizes(c);
     if (!x)
         return;
     x->n_ffn = piece_of(c, SIDE_EXPERT, 0, x->n_ffn).n;

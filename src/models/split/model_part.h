@@ -4,7 +4,7 @@
 // v, gate, up and the head, the columns of o and down, of each expert too. The embedding, norms, routers and
 // all that is small stay whole. Recording (blocks.h) puts a border where ranks add up. Matrices are cut where
 // the blocks of their columns end, heads never: parts differ by such a piece where pieces do not divide
-// evenly.
+// evenly. Of latent attention a rank has its heads, and the latents of all.
 #pragma once
 #include "models/model.h"
 
