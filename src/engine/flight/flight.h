@@ -3,8 +3,8 @@
 // While one device computes its layers of a step, the one before it computes the next step: other sequences,
 // or the next rows of a prompt. A sequence has no answer's row in two of them, since the second needs the
 // token of the first. Devices that pass activations to each other are played one behind the other by the
-// engine's thread; stages on CPUs have threads (pipeline.h). Else, and on one device, there
-// is one step at a time.
+// engine's thread; stages on CPUs, and on Metal beside them, have threads (pipeline.h). Else, and on one
+// device, there is one step at a time.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -37,10 +37,12 @@ static bool has_processors(const struct devices *d)
     return n <= thread_count_available();
 }
 
-static bool any_queue(const struct devices *d)
+// Its calls say on each thread which device they mean, so a stage may have a thread of its own; but that has
+// not run on a GPU.
+static bool any_cuda(const struct devices *d)
 {
     for (uint32_t i = 0; i < d->n; i++)
-        if (d->at[i]->queue)
+        if (str_starts(str_from(d->at[i]->name), STR("cuda")))
             return true;
     return false;
 }
@@ -56,8 +58,8 @@ const char *flight_in_turn(const struct engine *e, const struct stage_shape *sha
     if (!may_follow(e))
         return e->pace.set.compute > 0 || usage_limits_watch(&e->pace.set) ? "the limits make steps wait"
                                                                            : "the model has recurrent layers";
-    if (any_queue(&l->devices)) // on the emulator, Metal beside a CPU's thread gave other tokens
-        return "a GPU is linked by the host";
+    if (any_cuda(&l->devices))
+        return "an NVIDIA GPU is linked by the host";
     if (l->devices.experts)
         return "the experts are elsewhere";
     if (l->options.draft || shape->drafts)
