@@ -2,7 +2,8 @@
 // the CPU's text, and no race. On the emulator.
 #include "engine/api.h"
 #include "metal_emu.h"
-#include "models/golden.h"
+#include "models/golden_lora.h"
+#include "models/golden_pictures.h"
 
 static void check_ranks(const char *name, const char *file, uint32_t n_batch, bool exact)
 {
@@ -34,6 +35,18 @@ static void the_logits_are_the_reference_s(void **state)
         check_ranks(names[i], "/model.gguf", 512, true);
         check_ranks(names[i], "", 9, false);
     }
+}
+
+static void latents_adapters_and_pictures_are_on_all_ranks(void **state)
+{
+    struct golden_run run = { .device = "metal,metal", .n_batch = 9, .exact = true };
+    (void)state;
+
+    check_ranks("deepseek2-lite", "/model.gguf", 9, true);
+    for (size_t i = 0; i < N_GOLDEN_LORAS; i++)
+        if (strcmp(golden_loras[i].model, "granite") == 0)
+            check_golden_lora_over(2, &golden_loras[i], 0, &run);
+    check_picture_logits_over(2, &picture_files[1], &run);
 }
 
 // The checker sees every access of both devices' kernels.
@@ -114,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_logits_are_the_reference_s),
+        cmocka_unit_test(latents_adapters_and_pictures_are_on_all_ranks),
         cmocka_unit_test(the_checker_finds_nothing),
         cmocka_unit_test(the_text_is_the_cpu_s),
         cmocka_unit_test(one_gpu_is_not_two_ranks),
