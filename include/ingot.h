@@ -463,6 +463,9 @@ struct ingot_request_options {
     uint32_t n_dimensions;
     bool no_normalize;     // leave its length as it is, instead of 1
     bool deferred;         // ingot_submit alone: it waits for ingot_start, and holds nothing up meanwhile
+    // ingot_generate alone: asked with its `arg` between two steps, while the prompt is read too, where no event comes. false cancels
+    // the request. NULL: nobody is asked
+    bool (*on_step)(void *arg);
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,

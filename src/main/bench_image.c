@@ -103,8 +103,11 @@ static bool ask(const struct image_bench *b, const struct bench_picture *p, stru
     o.no_split = b->settings->no_split;
     o.max_tokens = b->settings->n_gen.n && b->settings->n_gen.at[0] ? b->settings->n_gen.at[0] : 1;
     o.ignore_eos = true;
+    o.on_step = signals_go_on;
     bool ok = ingot_generate(b->engine, &o, NULL, NULL, result, error);
     ingot_picture_free(picture);
+    if (ok && result->finish == INGOT_FINISH_CANCELLED)
+        return err_set((struct err *)error, ERR_CANCELLED, "stopped");
     return ok;
 }
 

@@ -40,7 +40,7 @@ static bool add_test(struct bench_job *b, uint32_t n_prompt, uint32_t n_gen, uin
         fail_usage("bench: more than %d tests", MAX_TESTS);
         return false;
     }
-    b->tests[b->n_tests++] = (struct bench_test){ n_prompt, n_gen, depth };
+    b->tests[b->n_tests++] = (struct bench_test){ n_prompt, n_gen, depth, signals_none };
     return true;
 }
 

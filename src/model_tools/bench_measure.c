@@ -23,9 +23,9 @@ uint32_t bench_token(uint32_t n_vocab, uint64_t run, uint64_t at) // splitmix64
 }
 
 struct listener {
+    const struct bench_test *test;
     struct bench_sample *sample;
     uint64_t last_ns;
-    uint32_t n_max;
 };
 
 static bool on_event(void *arg, const struct ingot_event *event)
@@ -35,17 +35,24 @@ static bool on_event(void *arg, const struct ingot_event *event)
 
     if (event->token == UINT32_MAX)
         return true;
-    if (l->last_ns && l->sample->gaps_ms && l->sample->n_gaps < l->n_max)
+    if (l->last_ns && l->sample->gaps_ms && l->sample->n_gaps < l->test->n_gen)
         l->sample->gaps_ms[l->sample->n_gaps++] = (double)(now - l->last_ns) * 1e-6;
     l->last_ns = now;
     return true;
+}
+
+static bool on_step(void *arg)
+{
+    const struct listener *l = arg;
+
+    return !l->test->goes_on || l->test->goes_on();
 }
 
 static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen, struct bench_sample *sample,
                      struct err *err)
 {
     struct ingot_request_options options = ingot_request_defaults();
-    struct listener listener = { .sample = sample, .n_max = m->test.n_gen };
+    struct listener listener = { .sample = sample, .test = &m->test };
     struct ingot_result result;
     struct ingot_error error;
 
@@ -57,12 +64,15 @@ static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen,
     options.adapters = m->adapters;
     options.n_adapters = m->n_adapters;
     options.sampling.temperature = 0;
+    options.on_step = on_step;
     sample->n_gaps = 0;
     uint64_t from = clock_ns();
     if (!ingot_generate(m->engine, &options, on_event, &listener, &result, &error))
         return err_set(err, (enum err_code)error.code, "%s", error.message);
     sample->ms = (double)(clock_ns() - from) * 1e-6;
     sample->first_token_ms = result.first_token_ms;
+    if (result.finish == INGOT_FINISH_CANCELLED)
+        return err_set(err, ERR_CANCELLED, "stopped");
     if (result.n_generated != n_gen)
         return err_set(err, ERR_LIMIT,
                        "the test wanted %u tokens and got %u; is the context of %u tokens too short?", n_gen,

@@ -9,6 +9,7 @@
 
 struct bench_test {
     uint32_t n_prompt, n_gen, depth;
+    bool (*goes_on)(void); // asked between steps; false ends the run with ERR_CANCELLED. May be NULL
 };
 
 struct bench_sample {

@@ -94,11 +94,25 @@ static bool on_event(void *arg, const struct ingot_event *event)
     return s->n_block < BLOCK_ROWS && !last ? true : score_block(s);
 }
 
+static bool goes_on(void *arg)
+{
+    const struct scorer *s = arg;
+    const struct eval_job *job = s->job;
+
+    return !job->progress || job->progress(job->progress_arg, s->chunk, job->text->n_chunks);
+}
+
+static bool stopped(const struct scorer *s, struct err *err)
+{
+    return err_set(err, ERR_CANCELLED, "stopped after %u of %u chunks", s->chunk, s->job->text->n_chunks);
+}
+
 // The last token of a chunk is scored and predicts nothing, so it is not read.
 static bool read_chunk(struct scorer *s, struct err *err)
 {
     const struct eval_text *t = s->job->text;
     struct ingot_request_options o = ingot_request_defaults();
+    struct ingot_result result = { 0 };
     struct ingot_error error = { 0 };
 
     o.tokens = t->tokens + (uint64_t)s->chunk * t->n_chunk;
@@ -107,17 +121,20 @@ static bool read_chunk(struct scorer *s, struct err *err)
     o.max_tokens = 1;
     o.ignore_eos = true;
     o.sampling.temperature = 0;
+    o.on_step = goes_on;
     s->n_scored = s->n_block = 0;
     s->reference = s->job->reference ? logits_file_chunk(s->job->reference, s->chunk, err) : NULL;
     if (s->job->reference && !s->reference)
         return false;
-    bool ok = ingot_generate(s->job->engine, &o, on_event, s, NULL, &error);
+    bool ok = ingot_generate(s->job->engine, &o, on_event, s, &result, &error);
     if (s->err.code != ERR_NONE) {
         *err = s->err;
         return false;
     }
     if (!ok)
         return err_set(err, (enum err_code)error.code, "%s", error.message);
+    if (result.finish == INGOT_FINISH_CANCELLED)
+        return stopped(s, err);
     if (s->codes)
         logits_file_end_chunk(s->job->save);
     return true;
@@ -159,9 +176,8 @@ static bool read_chunks(struct scorer *s, struct err *err)
     const struct eval_job *job = s->job;
 
     for (; s->chunk < job->text->n_chunks; s->chunk++) {
-        if (job->progress && !job->progress(job->progress_arg, s->chunk, job->text->n_chunks))
-            return err_set(err, ERR_CANCELLED, "stopped after %u of %u chunks", s->chunk,
-                           job->text->n_chunks);
+        if (!goes_on(s))
+            return stopped(s, err);
         if (!read_chunk(s, err))
             return false;
     }

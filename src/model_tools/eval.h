@@ -14,7 +14,7 @@ struct eval_job {
     struct logits_file *reference;   // of the same text; NULL: none
     struct logits_file_writer *save; // receives the logits; NULL: they are dropped
     unsigned n_threads;              // that score; 0: all processors
-    // Called with the scored chunks; false ends the work with ERR_CANCELLED. May be NULL.
+    // Called with the scored chunks between steps; false ends the work with ERR_CANCELLED. May be NULL.
     bool (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
 };

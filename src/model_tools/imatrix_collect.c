@@ -299,26 +299,49 @@ static void watch(const struct imatrix_job *job, struct tape_watch watch)
         stage_watch(&l->stages[i], watch);
 }
 
-static bool read_chunk(const struct imatrix_job *job, uint32_t chunk, struct err *err)
+struct imatrix_reading {
+    const struct imatrix_job *job;
+    uint32_t chunk;
+};
+
+static bool goes_on(void *arg)
 {
+    const struct imatrix_reading *r = arg;
+    const struct imatrix_job *job = r->job;
+
+    return !job->progress || job->progress(job->progress_arg, r->chunk, job->text->n_chunks);
+}
+
+static bool stopped(const struct imatrix_reading *r, struct err *err)
+{
+    return err_set(err, ERR_CANCELLED, "stopped after %u of %u chunks", r->chunk, r->job->text->n_chunks);
+}
+
+static bool read_chunk(struct imatrix_reading *r, struct err *err)
+{
+    const struct eval_text *t = r->job->text;
     struct ingot_request_options o = ingot_request_defaults();
+    struct ingot_result result = { 0 };
     struct ingot_error error;
 
-    o.tokens = job->text->tokens + (uint64_t)chunk * job->text->n_chunk;
-    o.n_tokens = job->text->n_chunk;
+    o.tokens = t->tokens + (uint64_t)r->chunk * t->n_chunk;
+    o.n_tokens = t->n_chunk;
     o.max_tokens = 1;
-    return ingot_generate(job->engine, &o, NULL, NULL, NULL, &error) ||
-           err_set(err, (enum err_code)error.code, "%s", error.message);
+    o.on_step = goes_on;
+    if (!ingot_generate(r->job->engine, &o, NULL, r, &result, &error))
+        return err_set(err, (enum err_code)error.code, "%s", error.message);
+    return result.finish != INGOT_FINISH_CANCELLED || stopped(r, err);
 }
 
 static bool read_chunks(const struct imatrix_job *job, struct imatrix *m, struct err *err)
 {
+    struct imatrix_reading r = { .job = job };
+
     m->n_chunk = job->text->n_chunk;
-    for (m->n_chunks = 0; m->n_chunks < job->text->n_chunks; m->n_chunks++) {
-        if (job->progress && !job->progress(job->progress_arg, m->n_chunks, job->text->n_chunks))
-            return err_set(err, ERR_CANCELLED, "stopped after %u of %u chunks", m->n_chunks,
-                           job->text->n_chunks);
-        if (!read_chunk(job, m->n_chunks, err))
+    for (m->n_chunks = 0; m->n_chunks < job->text->n_chunks; r.chunk = ++m->n_chunks) {
+        if (!goes_on(&r))
+            return stopped(&r, err);
+        if (!read_chunk(&r, err))
             return false;
     }
     return true;

@@ -1,6 +1,7 @@
 // test_pipeline.c - stages that compute at the same time, each in a thread, beside all that also reads or
 // writes their devices: pages kept on disk and found again, sessions saved and loaded while others answer,
-// grammars, adapters; and a device that fails at any of the steps in flight. The texts are one CPU's.
+// grammars, adapters; a device that fails at any of the steps in flight; a prompt that is given up between
+// them. The texts are one CPU's.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include "engine/api.h"
@@ -346,6 +347,57 @@ static void one_answer_alone_has_drafts(void **state)
     assert_int_equal(result[0].n_accepted, result[1].n_accepted);
 }
 
+struct step_question {
+    uint32_t n_left, n_events;
+};
+
+static bool ask_once_less(void *arg)
+{
+    return ((struct step_question *)arg)->n_left-- > 1;
+}
+
+static bool count_event(void *arg, const struct ingot_event *event)
+{
+    (void)event;
+    ((struct step_question *)arg)->n_events++;
+    return true;
+}
+
+// Where no event comes: a prompt of five steps on one CPU, on stages that compute at the same time, and on
+// ranks of a layer. What is asked then is answered as ever.
+static void on_step_ends_a_prompt(void **state)
+{
+    struct staged_answer one[N_REQUESTS], after[N_REQUESTS];
+    struct ingot_request_options r = ingot_request_defaults();
+    uint32_t tokens[N_PROMPT];
+    (void)state;
+
+    for (uint32_t i = 0; i < N_PROMPT; i++)
+        tokens[i] = 20 + i;
+    r.tokens = tokens;
+    r.n_tokens = N_PROMPT;
+    r.on_step = ask_once_less;
+    for (int way = 0; way < 3; way++) {
+        struct ingot_engine_options o = options_of(way == 1 ? "4" : NULL);
+        struct step_question asked = { .n_left = 2 };
+        struct ingot_engine_stats stats;
+        struct ingot_result result;
+        o.exact = true;
+        o.n_tensor_parallel = way == 2 ? 2 : 0;
+        struct ingot_engine *engine = open_stages(&o);
+        assert_true(ingot_generate(engine, &r, count_event, &asked, &result, NULL));
+        ingot_engine_stats(engine, &stats);
+        assert_true(result.finish == INGOT_FINISH_CANCELLED && result.n_generated == 0);
+        assert_true(stats.n_steps <= 2 && asked.n_events == 1); // the last one
+        assert_int_equal(asked.n_left, 0);
+        answer_all(engine, NULL, after);
+        ingot_engine_close(engine);
+        if (way == 0)
+            memcpy(one, after, sizeof one);
+        check_same(one, after);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_failure_ends_all_steps_in_flight),
         cmocka_unit_test(an_engine_is_closed_in_the_middle),
         cmocka_unit_test(one_answer_alone_has_drafts),
+        cmocka_unit_test(on_step_ends_a_prompt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

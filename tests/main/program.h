@@ -104,7 +104,7 @@ static void collect(struct running *r, struct outcome *o)
 }
 
 // Runs to the end with `in` as stdin.
-static struct outcome run_with(const char *words, const char *in)
+static inline struct outcome run_with(const char *words, const char *in)
 {
     struct running r = start(words, (struct streams){ -1, -1, -1 });
     struct outcome o = { 0 };

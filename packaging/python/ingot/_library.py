@@ -126,6 +126,7 @@ class RequestOptions(ctypes.Structure):
         ("pictures", c_void_p), ("n_pictures", c_size_t), ("no_split", c_bool), ("no_splits", POINTER(c_bool)),
         ("adapters", POINTER(AdapterUse)), ("n_adapters", c_size_t),
         ("n_dimensions", c_uint32), ("no_normalize", c_bool), ("deferred", c_bool),
+        ("on_step", c_void_p),
     ]  # fmt: skip
 
 

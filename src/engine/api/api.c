@@ -451,15 +451,20 @@ bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_opti
                     ingot_on_event *on_event, void *arg, struct ingot_result *result,
                     struct ingot_error *error)
 {
-    struct ingot_request *request = ingot_submit(engine, options, error);
+    struct ingot_request_options own;
     bool done = false, busy, ok;
 
+    if (!sizes_take_request(&own, options, as_err(error)))
+        return false;
+    struct ingot_request *request = submit(&engine->inner, &own, error);
     if (!request)
         return false;
     ingot_start(request);
     while (!done) {
         ingot_step(engine, &busy, NULL); // a failure ends the request, which says why
         drain(request, on_event, arg, &done);
+        if (own.on_step && !done && !own.on_step(arg))
+            ingot_cancel(request);
     }
     const struct request *r = request->inner;
     ok = r->result.finish != INGOT_FINISH_ERROR;

@@ -216,6 +216,10 @@ static void print_figures(const struct ingot_result *result)
     uint32_t n_read = result->n_prompt - result->n_reused;
 
     fprintf(stderr, "%sprompt %u tokens", terminal_dim(STDERR_FILENO), result->n_prompt);
+    if (result->finish == INGOT_FINISH_CANCELLED && result->n_generated == 0) {
+        fprintf(stderr, "; stopped before the first token%s\n", terminal_plain(STDERR_FILENO));
+        return;
+    }
     if (result->n_reused)
         fprintf(stderr, " (%u reused)", result->n_reused);
     fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens",
@@ -258,6 +262,7 @@ static struct ingot_request_options request_options(const struct reply *r)
     options.no_split = s->no_split;
     options.adapters = r->adapters;
     options.n_adapters = r->n_adapters;
+    options.on_step = signals_go_on;
     return options;
 }
 

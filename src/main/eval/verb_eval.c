@@ -124,8 +124,8 @@ static bool read_text(struct eval_work *w, struct ingot_engine *engine, const ch
 
 static bool add_line(struct eval_work *w, const struct settings *s, const char *weights, const char *save)
 {
-    static const struct bench_test tests[] = { { .n_prompt = EVAL_SPEED_PROMPT },
-                                               { .n_gen = EVAL_SPEED_ANSWER } };
+    static const struct bench_test tests[] = { { .n_prompt = EVAL_SPEED_PROMPT, .goes_on = signals_none },
+                                               { .n_gen = EVAL_SPEED_ANSWER, .goes_on = signals_none } };
     struct eval_line *line = &w->lines[w->n_lines++];
     struct ingot_engine *engine = open_engine(w, s);
 

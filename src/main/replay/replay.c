@@ -117,6 +117,7 @@ static bool ask(struct ingot_engine *engine, struct replay *p, struct ingot_resu
     ingot_engine_info(engine, &info);
     p->n_vocab = info.n_vocab;
     o.n_logits = 1;
+    o.on_step = signals_go_on;
     if (!engine_model_hash(engine, hash, err))
         return false;
     if (strcmp(hash, p->record->model_hash) != 0)

@@ -56,6 +56,17 @@ unsigned signals_interrupts(void)
     return (unsigned)n_interrupts;
 }
 
+bool signals_none(void)
+{
+    return n_interrupts == 0;
+}
+
+bool signals_go_on(void *arg)
+{
+    (void)arg;
+    return signals_none();
+}
+
 void signals_clear_interrupts(void)
 {
     n_interrupts = 0;
