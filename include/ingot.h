@@ -281,6 +281,8 @@ struct ingot_engine_stats {
     uint64_t n_limited, n_slowed_steps, n_held, n_load_pauses;
     double limits_wait_s;
     bool is_paused; // other programs keep the machine busy
+    // The same of the pages of layers with a window: all, in use, kept. 0: the model has none.
+    uint64_t n_window_pages, n_window_pages_held, n_window_pages_idle;
 };
 // Fills the first `size` bytes of *stats, as of now.
 INGOT_API void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats,

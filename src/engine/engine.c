@@ -50,7 +50,7 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from, uint32_t 
         tell_entries(e, STEP_NEWS_TABLE, slot, (struct layer_range){ from, e->kv.n_taken[slot] },
                      e->kv.table);
         if (e->kv.window)
-            tell_entries(e, PIPELINE_WINDOWS, slot, stage_held_windows(&e->kv, slot, window_from),
+            tell_entries(e, STEP_NEWS_WINDOWS, slot, stage_held_windows(&e->kv, slot, window_from),
                          e->kv.window_table);
         return;
     }
@@ -59,7 +59,7 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from, uint32_t 
             !stage_window_table_write(&e->loaded->stages[i], &e->kv, slot, window_from, &err))
             engine_fail(e, &err);
     if (e->loaded->remote)
-        remote_table_write(e->loaded->remote, &e->kv, slot, from);
+        remote_table_write(e->loaded->remote, &e->kv, slot, from, window_from);
 }
 
 // For the rank that has the head.

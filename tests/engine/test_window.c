@@ -204,11 +204,7 @@ static void the_memory_is_bounded_by_the_window(void **state)
 
 static uint32_t n_held(const struct kv *kv)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < kv->n_windows; i++)
-        n += kv->windows[i].n_pins > 0;
-    return n;
+    return kv_window_count(kv).n_held;
 }
 
 // A sequence holds no more than its row sees.
@@ -224,8 +220,13 @@ static void what_lies_behind_is_let_go(void **state)
     fill(tokens, 300, 1);
     ask(engine, session, tokens, 300, 100);
     assert_true(n_held(&engine->inner.kv) <= 33 / PAGE + 3);
+    assert_true(n_held(&engine->inner.kv) >= 33 / PAGE);
     ingot_session_free(session);
     assert_int_equal(n_held(&engine->inner.kv), 0);
+    struct ingot_engine_stats stats;
+    ingot_engine_stats(engine, &stats);
+    assert_true(stats.n_window_pages == engine->inner.kv.n_windows && stats.n_window_pages_held == 0);
+    assert_true(stats.n_window_pages_idle > 0 && stats.n_window_pages_idle <= stats.n_window_pages);
     ingot_engine_close(engine);
 }
 

@@ -15,7 +15,8 @@ static const struct step_limits limits = { .max_rows = 8,
                                            .n_states = 3,
                                            .history_stride = 64,
                                            .n_vocab = 70,
-                                           .n_cols = 2 };
+                                           .n_cols = 2,
+                                           .n_windows = 6 };
 
 // Everything that is accepted is within the limits, and all of it can be read.
 static void walk(const struct step_view *v, struct batch *b)

@@ -20,7 +20,8 @@ static const struct step_limits limits = { .max_rows = 8,
                                            .n_states = 3,
                                            .history_stride = 64,
                                            .n_vocab = 70,
-                                           .n_cols = 2 };
+                                           .n_cols = 2,
+                                           .n_windows = 6 };
 static uint32_t mask[] = { 1, 2, 3, 4 };
 static uint32_t biases[] = { 69, 0x3f800000, 0, 0x40000000 };
 
@@ -43,6 +44,7 @@ static void fill(struct batch *b, struct step_news *news)
                                                .wants_logits = true });
     b->sequence = 0x123456789;
     step_news_add(news, (uint32_t[4]){ STEP_NEWS_TABLE, 1, 2, 2 }, (uint32_t[2]){ 7, 0 });
+    step_news_add(news, (uint32_t[4]){ STEP_NEWS_WINDOWS, 1, 3, 1 }, (uint32_t[1]){ 5 });
     step_news_add(news, (uint32_t[4]){ STEP_NEWS_HISTORY, 0, 0, 3 }, (uint32_t[3]){ 1, 2, 3 });
 }
 
@@ -151,12 +153,14 @@ static void each_number_has_its_message(void **state)
         { 26, 3, "an output of row 3" },
         { 40, 1, "an output of row 1" }, // again
         { 53, 1025, "biases 1025; want at most 1024" },
-        { 54, 2, "news of kind 2; want at most 1" },
+        { 54, 3, "news of kind 3; want at most 2" },
         { 55, 2, "news of slot 2; want at most 1" },
         { 57, 3, "news up to 5; want at most 4" },
         { 58, 8, "a page 8; want at most 7" },
-        { 63, 60, "words of news 60" },
-        { 71, 70, "a bias of token 70; want at most 69" },
+        { 64, 6, "a window page 6; want at most 5" },
+        { 63, 2, "news up to 5; want at most 4" },
+        { 68, 60, "words of news 60" },
+        { 76, 70, "a bias of token 70; want at most 69" },
     };
     struct step_view v;
     struct err err = { 0 };
@@ -171,6 +175,9 @@ static void each_number_has_its_message(void **state)
         assert_fails(step_message_read(copy, n, &limits, &v, &err), &err, cases[i].message);
         free(copy);
     }
+    struct step_limits none = limits;
+    none.n_windows = 0;
+    assert_fails(step_message_read(message, n, &none, &v, &err), &err, "news of window pages");
     free(message);
 }
 

@@ -176,6 +176,46 @@ static void write_traffic(const struct ingot_engine_options *o, const char *mode
     ingot_engine_close(engine);
 }
 
+// Prompts of several windows that share steps, and one of them again: pages behind a window are let go and
+// given to others on the way, and a kept beginning has its own.
+static void write_windows(const struct ingot_engine_options *o, const char *model, FILE *out)
+{
+    enum { N_PROMPT = 120, N_ASKED = 5 };
+    static uint32_t tokens[N_ASKED][N_PROMPT];
+    struct ingot_engine *engine = open_or_fail(o);
+    const struct kv *kv = &engine->inner.kv;
+    struct ingot_request *requests[N_ASKED];
+    struct ingot_error error = { 0 };
+    (void)model;
+
+    assert_true(kv->n_windows > 0 && kv->n_windows < kv->n_pages / 2);
+    for (uint32_t i = 0; i < N_ASKED; i++) {
+        struct ingot_request_options r = ingot_request_defaults();
+        for (uint32_t k = 0; k < N_PROMPT; k++)
+            tokens[i][k] = 1 + (k * (7 + i % 4) + i % 4 * 13) % 95;
+        r.tokens = tokens[i];
+        r.n_tokens = N_PROMPT - i % 4 * 9;
+        r.max_tokens = 60;
+        r.ignore_eos = true;
+        r.sampling.temperature = i % 2 ? 0.9f : 0;
+        r.sampling.seed = 7 + i;
+        r.n_logprobs = 2;
+        r.n_top_logprobs = 3;
+        requests[i] = ingot_submit(engine, &r, &error);
+        if (!requests[i])
+            fail_msg("%s", error.message);
+    }
+    for (uint32_t i = 0; i < N_ASKED; i++) {
+        struct ingot_event event = { 0 };
+        while (!event.done && ingot_wait(engine, requests[i], UINT32_MAX))
+            while (!event.done && ingot_poll(requests[i], &event))
+                write_event(out, &event);
+        assert_int_equal(event.result->finish, INGOT_FINISH_LENGTH);
+        ingot_request_free(requests[i]);
+    }
+    ingot_engine_close(engine);
+}
+
 static const struct rank_work works[] = {
     { "first-border", SHIPPED, "1", 2, 33, 1, 0, write_logits },
     { "last-border", SHIPPED, "7", 2, 33, 1, 0, write_logits },
@@ -187,6 +227,9 @@ static const struct rank_work works[] = {
     { "together", SHIPPED, NULL, 2, 16, 4, 256, write_together },
     { "together-three", SHIPPED, NULL, 3, 40, 6, 256, write_together },
     { "kept", SHIPPED, NULL, 2, 16, 2, 256, write_kept },
+    { "windows", SOURCE_DIR "/tests/golden/gemma3/model.gguf", NULL, 2, 16, 4, 256, write_windows },
+    { "windows-three", SOURCE_DIR "/tests/golden/gemma3/model.gguf", "1,3", 3, 40, 2, 256, write_windows },
+    { "windows-experts", SOURCE_DIR "/tests/golden/gptoss/model.gguf", NULL, 2, 16, 4, 256, write_windows },
     { "traffic", SHIPPED, NULL, 2, 64, 1, 256, write_traffic },
     { "traffic-three", SHIPPED, NULL, 3, 64, 1, 256, write_traffic },
 };

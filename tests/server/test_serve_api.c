@@ -3,6 +3,7 @@
 //
 // The real program with the model that ships inside, over real sockets.
 #include <sys/stat.h>
+#include "server/model_folder.h"
 #include "server/shared.h"
 
 static const char *text_at(json_t *reply, const char *first, size_t index, const char *second,
@@ -482,6 +483,36 @@ static void a_prompt_is_computed_once_for_each_salt(void **state)
     assert_true(metric(shared.port, "vllm:prefix_cache_hits_total") >= 64);
 }
 
+// The shipped model has no layers with a window; told of one, all of its layers have it.
+static void window_pages_are_counted(void **state)
+{
+    char folder[] = "/tmp/ingot-windowed-XXXXXX", path[64];
+    const char *args[] = { "-m", folder, NULL };
+    const struct token_name window = { "\"use_cache\"", "\"sliding_window\": 64, \"use_cache\"" };
+    struct buf config = { 0 };
+    struct err err = { 0 };
+    (void)state;
+
+    assert_int_equal(metric(shared.port, "ingot:kv_window_pages"), 0);
+    assert_non_null(mkdtemp(folder));
+    model_folder_make(folder, NULL, 0, (struct str){ 0 });
+    assert_ok(file_read(&config, SHIPPED "config.json", 1 << 16, &err), &err);
+    model_folder_rename(&config, &window);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    unlink(path); // it is a link
+    model_folder_put(folder, "config.json", buf_as_str(&config));
+    struct served s = serve_start(args);
+    json_decref(http_json(s.port, CHAT, "{" FOX ",\"max_tokens\":40,\"ignore_eos\":true}", &(int){ 0 }));
+    int n = (int)metric(s.port, "ingot:kv_window_pages"),
+        n_idle = (int)metric(s.port, "ingot:kv_window_pages_idle");
+    assert_true(n > 0 && n < metric(s.port, "ingot:kv_pages"));
+    assert_true(n_idle > 0 && n_idle <= n);
+    assert_int_equal(metric(s.port, "ingot:kv_window_pages_held"), 0);
+    assert_int_equal(serve_stop(&s), 0);
+    buf_free(&config);
+    assert_int_equal(model_folder_remove(folder), 0);
+}
+
 static void a_deadline_is_504(void **state)
 {
     int status;
@@ -581,6 +612,7 @@ int main(void)
         cmocka_unit_test(tokens_out_of_range_are_400),
         cmocka_unit_test(too_long_a_prompt_tells_both_numbers),
         cmocka_unit_test(a_prompt_is_computed_once_for_each_salt),
+        cmocka_unit_test(window_pages_are_counted),
         cmocka_unit_test(a_deadline_is_504),
         cmocka_unit_test(bench_drives_a_server),
         cmocka_unit_test(models_and_metrics_are_told),

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/api.h"
+#include "engine/kv/kv_window.h"
 #include "engine/kv_persist.h"
 #include "engine/stage/place.h"
 #include "engine/kv/prefix.h"
@@ -256,6 +257,7 @@ void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_st
     struct engine *e = &engine->inner;
 
     pthread_mutex_lock(&e->state);
+    struct kv_window_count windows = kv_window_count(&e->kv);
     struct ingot_engine_stats all = {
         .n_pages = e->kv.n_pages,
         .n_pages_held = e->kv.n_pages - e->kv.n_free - e->kv.n_idle,
@@ -271,6 +273,9 @@ void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_st
         .n_load_pauses = e->pace.counters.n_pauses,
         .limits_wait_s = (double)e->pace.counters.waited_ns / 1e9,
         .is_paused = e->pace.is_paused,
+        .n_window_pages = e->kv.n_windows,
+        .n_window_pages_held = windows.n_held,
+        .n_window_pages_idle = windows.n_idle,
     };
     for (const struct request *r = e->first; r; r = r->next) {
         all.n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;

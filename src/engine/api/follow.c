@@ -8,7 +8,7 @@
 static enum follow_end follow(struct engine *e, struct err *err)
 {
     const struct engine_loaded *l = e->loaded;
-    struct remote_player player = { &l->stages[0], &e->kv, e->batch };
+    struct remote_player player = { &l->stages[0], e->batch };
     struct layer_range layers = remote_layers(l->remote);
 
     log_line(LOG_INFO, "ranks", "rank %u computes layers %u to %u on %s", ranks_rank(l->remote->ranks),

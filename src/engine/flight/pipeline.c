@@ -66,7 +66,7 @@ static bool write_one(struct stage *s, const uint32_t head[4], const uint32_t *w
         return s->n_adapters == 0 || buffer_write(&s->scales, (uint64_t)slot * n * 4, words, n * 4ull, err);
     if (head[0] == STEP_NEWS_HISTORY)
         return stage_history_write(s, slot, words, n, err);
-    if (head[0] == PIPELINE_WINDOWS)
+    if (head[0] == STEP_NEWS_WINDOWS)
         return stage_window_pages_write(s, slot, (struct layer_range){ from, from + n }, words, err);
     return stage_pages_write(s, slot, (struct layer_range){ from, from + n }, words, err);
 }

@@ -19,9 +19,8 @@
 #include "engine/stage/step_message.h"
 
 enum { PIPELINE_SLOTS = 2 };
-// Besides STEP_NEWS_TABLE and STEP_NEWS_HISTORY: (PIPELINE_SCALES, slot, 0, n adapters), fp32, and
-// (PIPELINE_WINDOWS, slot, from, n) as STEP_NEWS_TABLE, of window pages.
-enum { PIPELINE_SCALES = STEP_NEWS_HISTORY + 1, PIPELINE_WINDOWS };
+// Besides the news of step_message.h: (PIPELINE_SCALES, slot, 0, n adapters), fp32.
+enum { PIPELINE_SCALES = STEP_NEWS_WINDOWS + 1 };
 
 struct pipeline;
 

@@ -33,6 +33,17 @@ void kv_window_release(struct kv *kv)
     kv->window = kv->n_windows = 0;
 }
 
+struct kv_window_count kv_window_count(const struct kv *kv)
+{
+    struct kv_window_count n = { 0 };
+
+    for (uint32_t i = 0; i < kv->n_windows; i++) {
+        n.n_held += kv->windows[i].n_pins > 0;
+        n.n_idle += kv->windows[i].n_pins == 0 && kv->windows[i].page != KV_NONE;
+    }
+    return n;
+}
+
 // ---- those that no slot holds
 
 static void idle_remove(struct kv *kv, uint32_t w)

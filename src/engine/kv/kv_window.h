@@ -25,6 +25,12 @@ struct kv_window_slot {
 bool kv_window_create(struct kv *kv, uint32_t window, uint32_t n, struct err *err);
 void kv_window_release(struct kv *kv);
 
+// How many slots hold, and how many are kept besides, for prompts to come.
+struct kv_window_count {
+    uint32_t n_held, n_idle;
+};
+struct kv_window_count kv_window_count(const struct kv *kv);
+
 // ---- of a slot
 
 // The first page that the row behind n tokens sees.

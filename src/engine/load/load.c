@@ -55,8 +55,7 @@ static bool make_kv(struct engine *e, struct err *err)
     struct stage_shape shape = { .max_rows = e->loaded->max_rows,
                                  .n_slots = e->kv.n_slots,
                                  .n_pages = e->kv.n_pages };
-    // ranks know no second page table: there such layers keep the pages of the whole context
-    uint32_t n_windows = e->loaded->remote ? 0 : place_windows(&e->loaded->model, &shape, kept);
+    uint32_t n_windows = place_windows(&e->loaded->model, &shape, kept);
     if (n_windows && !kv_window_create(&e->kv, layer_config_window(&e->loaded->model), n_windows, err))
         return false;
     e->kv.prefix = kept ? prefix_create(e->kv.n_pages) : NULL;
@@ -362,10 +361,10 @@ static bool fill_all(struct engine *e, struct stage_shape *shape, struct err *er
               !model_file_lost(l->file, err) && !model_file_lost(l->eyes, err) && load_watch_start(e, err);
 
     if (ok && l->remote)
-        remote_limits(l->remote,
-                      &(struct step_limits){ l->max_rows, l->max_outputs, e->kv.n_slots, e->kv.max_pages,
-                                             e->kv.n_pages, shape->n_states, l->n_context,
-                                             l->model.config.n_vocab, l->model.config.n_cols });
+        remote_limits(l->remote, &(struct step_limits){ l->max_rows, l->max_outputs, e->kv.n_slots,
+                                                        e->kv.max_pages, e->kv.n_pages, shape->n_states,
+                                                        l->n_context, l->model.config.n_vocab,
+                                                        l->model.config.n_cols, e->kv.n_windows });
     return ok;
 }
 

@@ -29,8 +29,9 @@ bool rank_facts_add(const struct engine *e, const struct stage_shape *s, struct 
         buf_printf(facts, ", %u", p->layers[i].first);
     buf_printf(facts, "\ncontext: -c %u\nrows: -b %u\noutputs: %u rows with logits\nsequences: -np %u\n",
                l->n_context, s->max_rows, s->max_outputs, s->n_slots);
-    buf_printf(facts, "pages: KV pages for %u tokens\nstates: %u states\n", s->n_pages * PAGE_TOKENS,
-               s->n_states);
+    buf_printf(facts,
+               "pages: KV pages for %u tokens\nwindow: window pages for %u tokens\nstates: %u states\n",
+               s->n_pages * PAGE_TOKENS, s->n_windows * PAGE_TOKENS, s->n_states);
     buf_printf(facts, "k: -ctk %s\nv: -ctv %s\nexact: --exact %s\ninvariant: --invariant %s\n",
                kv_format_name(s->k_format), kv_format_name(s->v_format), l->options.exact ? "on" : "off",
                l->options.invariant ? "on" : "off");

@@ -103,13 +103,24 @@ static void tell(struct remote *r, const uint32_t head[4], const uint32_t *words
     pthread_mutex_unlock(&r->telling);
 }
 
-void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from)
+static void tell_entries(struct remote *r, const uint32_t head[2], struct layer_range entries,
+                         const uint32_t *row)
 {
-    uint32_t to = kv->n_taken[slot];
+    if (entries.first < entries.last)
+        tell(r, (uint32_t[4]){ head[0], head[1], entries.first, entries.last - entries.first },
+             row + entries.first);
+}
 
-    if (from < to)
-        tell(r, (uint32_t[4]){ STEP_NEWS_TABLE, slot, from, to - from },
-             kv->table + (uint64_t)slot * kv->max_pages + from);
+void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from,
+                        uint32_t window_from)
+{
+    uint64_t row = (uint64_t)slot * kv->max_pages;
+
+    tell_entries(r, (uint32_t[2]){ STEP_NEWS_TABLE, slot }, (struct layer_range){ from, kv->n_taken[slot] },
+                 kv->table + row);
+    if (kv->window)
+        tell_entries(r, (uint32_t[2]){ STEP_NEWS_WINDOWS, slot }, stage_held_windows(kv, slot, window_from),
+                     kv->window_table + row);
 }
 
 void remote_history_write(struct remote *r, uint32_t slot, const uint32_t *tokens, uint32_t n)
@@ -199,18 +210,18 @@ const float *remote_hidden(const struct remote *r, const struct batch *b, uint32
 
 // ---- the other ranks
 
-static bool write_news(struct remote *r, struct remote_player *p, const struct step_view *v, struct err *err)
+static bool write_news(struct remote_player *p, const struct step_view *v, struct err *err)
 {
     for (size_t at = 0; at < v->n_news; at += 4 + v->news[at + 3]) {
         const uint32_t *head = v->news + at, slot = head[1], from = head[2], n = head[3];
         bool ok;
-        if (head[0] == STEP_NEWS_TABLE) {
-            memcpy(p->kv->table + (uint64_t)slot * r->limits.max_pages + from, head + 4, n * sizeof *head);
-            p->kv->n_taken[slot] = from + n;
-            ok = stage_table_write(p->stage, p->kv, slot, from, err);
-        } else {
+        struct layer_range entries = { from, from + n };
+        if (head[0] == STEP_NEWS_TABLE)
+            ok = stage_pages_write(p->stage, slot, entries, head + 4, err);
+        else if (head[0] == STEP_NEWS_WINDOWS)
+            ok = stage_window_pages_write(p->stage, slot, entries, head + 4, err);
+        else
             ok = stage_history_write(p->stage, slot, head + 4, n, err);
-        }
         if (!ok)
             return false;
     }
@@ -245,7 +256,7 @@ static bool play(struct remote *r, struct remote_player *p, const struct step_vi
     step_view_fill(v, p->batch);
     const struct bucket *bucket = &s->buckets[stage_bucket_index(s, v->n_rows, v->n_outputs)];
     const struct step *step = batch_layout(p->batch, bucket->max_rows, bucket->max_outputs);
-    return write_news(r, p, v, err) && write_constraints(r, p, v, err) &&
+    return write_news(p, v, err) && write_constraints(r, p, v, err) &&
            buffer_write(&s->block, 0, body + v->block_at, v->block_bytes, err) && stage_play(s, step, err) &&
            s->device->ops->wait(s->device, err);
 }

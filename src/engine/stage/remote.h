@@ -34,8 +34,9 @@ bool remote_is_first(const struct remote *r);
 struct layer_range remote_layers(const struct remote *r); // of this rank
 void remote_limits(struct remote *r, const struct step_limits *limits);
 
-// Rank 0. The state lock is held for the first two.
-void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from);
+// Rank 0. The state lock is held for the first two. Entries of both page tables from these on.
+void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from,
+                        uint32_t window_from);
 void remote_history_write(struct remote *r, uint32_t slot, const uint32_t *tokens, uint32_t n);
 // Sends the batch and what `from` has made of it.
 bool remote_send(struct remote *r, struct batch *b, const struct stage *from,
@@ -49,7 +50,6 @@ const float *remote_hidden(const struct remote *r, const struct batch *b, uint32
 // The other ranks: plays steps until rank 0 closes its engine. False: the group is lost.
 struct remote_player {
     struct stage *stage;
-    struct kv *kv; // for its table
     struct batch *batch;
 };
 bool remote_play(struct remote *r, struct remote_player *player, struct err *err);

@@ -49,8 +49,8 @@ static size_t constraint_words(struct step_constraint c, const struct step_limit
 
 size_t step_message_most(const struct step_limits *l)
 {
-    size_t news =
-        2ull * l->n_slots * (2 * NEWS_WORDS + (size_t)l->max_pages * (1 + NEWS_WORDS) + l->history_stride);
+    size_t table = NEWS_WORDS + (size_t)l->max_pages * (1 + NEWS_WORDS);
+    size_t news = 2ull * l->n_slots * (NEWS_WORDS + (l->n_windows ? 2 : 1) * table + l->history_stride);
 
     return 4 * (HEAD_WORDS + (size_t)l->max_rows * (ROW_WORDS + (size_t)l->n_cols) + news +
                 (size_t)l->max_outputs * (OUTPUT_WORDS + sample_mask_bias_words(l->n_vocab)));
@@ -179,19 +179,23 @@ static bool check_biases(const struct step_view *v, const struct step_limits *l,
 static bool check_entry(const uint32_t *head, size_t left, const struct step_limits *l, struct err *err)
 {
     uint32_t kind = head[0], slot = head[1], from = head[2], n = head[3];
-    uint32_t most = kind == STEP_NEWS_TABLE ? l->max_pages : l->history_stride;
+    uint32_t most = kind == STEP_NEWS_HISTORY ? l->history_stride : l->max_pages;
+    uint32_t n_pages = kind == STEP_NEWS_WINDOWS ? l->n_windows : l->n_pages;
 
-    if (kind > STEP_NEWS_HISTORY)
-        return wrong(err, "news of kind", kind, STEP_NEWS_HISTORY);
+    if (kind > STEP_NEWS_WINDOWS)
+        return wrong(err, "news of kind", kind, STEP_NEWS_WINDOWS);
     if (slot >= l->n_slots)
         return wrong(err, "news of slot", slot, l->n_slots - 1);
+    if (kind == STEP_NEWS_WINDOWS && l->n_windows == 0)
+        return wrong(err, "news of window pages, entries:", n, 0);
     if (from > most || n > most - from || (kind == STEP_NEWS_HISTORY && from > 0))
         return wrong(err, "news up to", (uint64_t)from + n, most);
     if (n > left)
         return wrong(err, "words of news", n, left);
-    for (uint32_t i = 0; i < n && kind == STEP_NEWS_TABLE; i++)
-        if (head[NEWS_WORDS + i] >= l->n_pages)
-            return wrong(err, "a page", head[NEWS_WORDS + i], l->n_pages - 1);
+    for (uint32_t i = 0; i < n && kind != STEP_NEWS_HISTORY; i++)
+        if (head[NEWS_WORDS + i] >= n_pages)
+            return wrong(err, kind == STEP_NEWS_WINDOWS ? "a window page" : "a page", head[NEWS_WORDS + i],
+                         n_pages - 1);
     return true;
 }
 

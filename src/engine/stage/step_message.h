@@ -10,11 +10,12 @@
 
 struct step_limits { // of an engine, the same on all ranks
     uint32_t max_rows, max_outputs, n_slots, max_pages, n_pages, n_states, history_stride, n_vocab, n_cols;
+    uint32_t n_windows; // window pages (kv_window.h)
 };
 
-// Entries of page tables (STEP_NEWS_TABLE, slot, from, n) and tokens of histories (STEP_NEWS_HISTORY, slot,
-// 0, n), each followed by n words.
-enum { STEP_NEWS_TABLE, STEP_NEWS_HISTORY };
+// Entries of page tables (STEP_NEWS_TABLE, slot, from, n), tokens of histories (STEP_NEWS_HISTORY, slot, 0,
+// n), and entries of the tables of window pages (STEP_NEWS_WINDOWS, slot, from, n), each followed by n words.
+enum { STEP_NEWS_TABLE, STEP_NEWS_HISTORY, STEP_NEWS_WINDOWS };
 struct step_news {
     uint32_t *at;
     size_t n, capacity;
