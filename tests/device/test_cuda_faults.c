@@ -245,6 +245,51 @@ static void copies_that_arrive_changed_go_through_the_host(void **state)
     assert_non_null(strstr(error.message, "copies from cuda:0 to cuda:1 arrive changed"));
 }
 
+// Devices that fail one after the other, each in another step: the batches of a new flight, and the one ahead
+// where a device is left alone, copy to places of their own.
+static void devices_may_be_lost_until_one_is_left(void **state)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_error error = { 0 };
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    for (unsigned nth = 0; nth < 12; nth++) {
+        memset(&fake, 0, sizeof fake);
+        fake.n_devices = 3;
+        fake.has_peers = true;
+        fake.memory_bytes = 1ull << 32;
+        driver_replace(&driver);
+        o.model = SOURCE_DIR "/models/ingot-7m-q8_0.gguf";
+        o.device = "cuda:0,cuda:1,cuda:2";
+        o.stages = "2,5";
+        o.n_context = 256;
+        o.n_sequences = 6;
+        o.speculate = INGOT_SPECULATE_OFF;
+        struct ingot_engine *engine = ingot_engine_open(&o, &error);
+        if (!engine)
+            fail_msg("%s", error.message);
+        struct engine *e = &engine->inner;
+        struct ingot_request_options r = request();
+        while (e->loaded->devices.n > 1) {
+            struct ingot_request *requests[6];
+            bool busy = true;
+            for (int i = 0; i < 6; i++)
+                assert_non_null(requests[i] = ingot_submit(engine, &r, &error));
+            fake.fail_launch = fake.launches + 2 + nth;
+            while (busy)
+                ingot_step(engine, &busy, NULL);
+            for (int i = 0; i < 6; i++)
+                ingot_request_free(requests[i]);
+            for (uint32_t i = 0; i < e->flight.most && e->flight.most > 1; i++)
+                assert_true(e->flight.at[i]->fetch < DEVICE_FETCHES);
+        }
+        assert_int_not_equal(e->batch->fetch, e->ahead->fetch);
+        ingot_engine_close(engine);
+    }
+}
+
 // A failure of one of two ends its requests, and the other takes its layers.
 static void a_lost_device_leaves_the_other(void **state)
 {
@@ -276,6 +321,7 @@ static void a_lost_device_leaves_the_other(void **state)
         assert_true(strncmp(info.device, cases[i].left, strlen(cases[i].left)) == 0);
         assert_int_equal(info.n_stages, 1);
         assert_int_equal(engine->inner.loaded->devices.n, 1);
+        assert_int_not_equal(engine->inner.batch->fetch, engine->inner.ahead->fetch);
         assert_true(ingot_generate(engine, &r, NULL, NULL, &result, &error));
         assert_int_equal(result.n_generated, 20);
         ingot_engine_close(engine);
@@ -307,6 +353,7 @@ int main(void)
         cmocka_unit_test(every_call_fails_in_turn),
         cmocka_unit_test(two_devices_need_no_host_between_them),
         cmocka_unit_test(a_lost_device_leaves_the_other),
+        cmocka_unit_test(devices_may_be_lost_until_one_is_left),
         cmocka_unit_test(a_device_that_computes_wrong_is_not_opened),
         cmocka_unit_test(copies_that_arrive_changed_go_through_the_host),
     };

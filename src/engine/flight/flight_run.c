@@ -105,6 +105,8 @@ bool flight_open(struct engine *e, struct err *err)
     const struct engine_loaded *l = e->loaded;
     uint32_t n_sections = pipeline_n_sections(l->links, l->n_stages);
 
+    e->batch->fetch = 0; // where devices were lost, the two may be others than at first
+    e->ahead->fetch = 1;
     if (n_sections > 1 && l->stages[0].shape.overlaps)
         return flight_start(e, n_sections, err);
     return flight_create(&e->flight, n_steps_at_once(e), e->batch, err);

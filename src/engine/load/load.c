@@ -68,11 +68,8 @@ static bool make_batches(struct engine *e, struct err *err)
 
     e->prefill_budget.stretch = l->options.step_stretch;
     e->flight.most = 1;
-    bool ok = batch_create(&e->batch, l->max_rows, l->max_outputs, err) &&
-              batch_create(&e->ahead, l->max_rows, l->max_outputs, err);
-    if (ok)
-        e->ahead->fetch = 1;
-    return ok;
+    return batch_create(&e->batch, l->max_rows, l->max_outputs, err) &&
+           batch_create(&e->ahead, l->max_rows, l->max_outputs, err);
 }
 
 STATIC_ASSERT((int)INGOT_GEMM_OWN == (int)GEMM_OWN && (int)INGOT_GEMM_VENDOR == (int)GEMM_VENDOR);
