@@ -37,7 +37,8 @@ static struct image_size to_longest(const struct image_processor *p, uint32_t wi
     return (struct image_size){ at_least_1(even((uint32_t)(edge * aspect))), edge, p->filter };
 }
 
-// The second: both sides become whole tiles.
+// The second: both sides become whole tiles, at least one. (1.0 / 98) * 98 is less than 1: the reference
+// would resize to 0 pixels there, and fail.
 static struct image_size to_tiles(const struct image_processor *p, struct image_size from)
 {
     double aspect = (double)from.width / from.height;
@@ -45,10 +46,10 @@ static struct image_size to_tiles(const struct image_processor *p, struct image_
 
     if (from.width >= from.height) {
         width = whole_tiles(from.width, p->tile);
-        height = whole_tiles((uint32_t)(width / aspect), p->tile);
+        height = whole_tiles(at_least_1((uint32_t)(width / aspect)), p->tile);
     } else {
         height = whole_tiles(from.height, p->tile);
-        width = whole_tiles((uint32_t)(height * aspect), p->tile);
+        width = whole_tiles(at_least_1((uint32_t)(height * aspect)), p->tile);
     }
     return (struct image_size){ width, height, p->filter };
 }

@@ -182,6 +182,52 @@ static void sizes_have_bounds(void **state)
     picture_free(&in);
 }
 
+static void check_line_of_pixels(const struct image_processor *p, uint32_t most)
+{
+    uint32_t side = (p->longest_edge + p->tile - 1) / p->tile, rows, cols;
+    const uint32_t long_side = side > 1 ? side : 0, short_side = side > 1;
+
+    image_grid(p, 1, most, &rows, &cols);
+    if (rows != long_side || cols != short_side)
+        fail_msg("edge %u, tile %u: 1 x %u is %u x %u", p->longest_edge, p->tile, most, rows, cols);
+    image_grid(p, most, 1, &rows, &cols);
+    if (rows != short_side || cols != long_side)
+        fail_msg("edge %u, tile %u: %u x 1 is %u x %u", p->longest_edge, p->tile, most, rows, cols);
+}
+
+// 1.0 / edge times edge may be less than 1 (98 * (1.0 / 98)): still a column of tiles, where the reference's
+// resize to 0 pixels fails.
+static void a_line_of_pixels_has_a_line_of_tiles(void **state)
+{
+    static const uint32_t tiles[] = { 364, 384, 512, 336, 49, 98 };
+    static const struct image_processor small = {
+        .longest_edge = 196, .tile = 98, .split = true, .filter = IMAGE_LANCZOS
+    };
+    struct image_processor p = small;
+    struct image_tiles cut;
+    struct picture line;
+    struct err err = { 0 };
+    (void)state;
+
+    for (p.longest_edge = 2; p.longest_edge <= IMAGE_MAX_EDGE; p.longest_edge += 2) {
+        for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+            p.tile = tiles[i];
+            check_line_of_pixels(&p, 300);
+            check_line_of_pixels(&p, PICTURE_MAX_SIDE);
+        }
+        p.tile = p.longest_edge < IMAGE_MAX_TILE ? p.longest_edge : IMAGE_MAX_TILE;
+        check_line_of_pixels(&p, PICTURE_MAX_SIDE);
+    }
+    assert_ok(picture_create(&line, 1, 300, &err), &err);
+    memset(line.rgb, 200, 300 * 3);
+    assert_ok(image_split(&cut, &small, &line, &(struct image_work){ 0 }, &err), &err);
+    assert_true(cut.rows == 2 && cut.cols == 1 && cut.n_tiles == 3);
+    for (size_t i = 0; i < (size_t)3 * 98 * 98 * 3; i++)
+        assert_int_equal(cut.rgb[i], 200);
+    image_tiles_free(&cut);
+    picture_free(&line);
+}
+
 static void no_memory_is_an_error_and_no_leak(void **state)
 {
     struct image_processor p = { .longest_edge = 128, .tile = 64, .split = true, .filter = IMAGE_LANCZOS };
@@ -463,6 +509,7 @@ int main(void)
         cmocka_unit_test(tiles_by_aspect_are_parts_of_one_resize),
         cmocka_unit_test(a_byte_is_normalised_as_in_the_reference),
         cmocka_unit_test(sizes_have_bounds),
+        cmocka_unit_test(a_line_of_pixels_has_a_line_of_tiles),
         cmocka_unit_test(no_memory_is_an_error_and_no_leak),
         cmocka_unit_test_setup_teardown(a_folder_says_what_it_wants, make_folder, NULL),
         cmocka_unit_test(internvl_is_read_from_both_files),
