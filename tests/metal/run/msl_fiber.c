@@ -11,22 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "../../fiber_switch.h"
 
 __thread struct msl_lane *msl_self __attribute__((tls_model("initial-exec")));
 __thread struct msl_worker *msl_worker_self __attribute__((tls_model("initial-exec")));
-
-void msl_fiber_switch(void **save, void *to);
-__asm__(".text\n"
-        ".globl msl_fiber_switch\n"
-        ".hidden msl_fiber_switch\n"
-        ".type msl_fiber_switch,@function\n"
-        "msl_fiber_switch:\n"
-        " pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
-        " movq %rsp,(%rdi)\n"
-        " movq %rsi,%rsp\n"
-        " popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
-        " ret\n"
-        ".size msl_fiber_switch,.-msl_fiber_switch\n");
 
 static void *pages(size_t bytes)
 {
@@ -81,7 +69,7 @@ void msl_fail(const char *format, ...)
     va_end(list);
     msl_worker_error(w, "%s: threadgroup (%u,%u,%u) thread %u: %s", w->dispatch->kernel->name, at.x, at.y,
                      at.z, msl_self->index, what);
-    msl_fiber_switch(&unused, w->main_stack_pointer);
+    fiber_switch(&unused, w->main_stack_pointer);
     abort();
 }
 
@@ -115,7 +103,7 @@ static void lane_run(struct msl_worker *w, struct msl_lane *lane)
     if (lane == from)
         return;
     msl_self = lane;
-    msl_fiber_switch(from ? &from->stack_pointer : &w->main_stack_pointer, lane->stack_pointer);
+    fiber_switch(from ? &from->stack_pointer : &w->main_stack_pointer, lane->stack_pointer);
 }
 
 static void main_run(struct msl_worker *w)
@@ -123,7 +111,7 @@ static void main_run(struct msl_worker *w)
     struct msl_lane *from = msl_self;
 
     msl_self = NULL;
-    msl_fiber_switch(&from->stack_pointer, w->main_stack_pointer);
+    fiber_switch(&from->stack_pointer, w->main_stack_pointer);
 }
 
 static void meeting_check(struct msl_simd *s)

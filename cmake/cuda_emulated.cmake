@@ -1,0 +1,64 @@
+# CUDA kernels without PTX on an emulated GPU (docs/testing.md), for tests on Linux: one library that runs them, one of the kernels, compiled as
+# C++ under its checker. Where the Metal emulator is, since it wants the same compiler.
+set(CUDA_EMULATED ${METAL_EMU})
+if(CUDA_EMULATED)
+  set(CUDA_EMULATED_DIR ${CMAKE_SOURCE_DIR}/tests/cuda_emulated)
+  file(GLOB CUDA_EMULATED_RUN CONFIGURE_DEPENDS ${CUDA_EMULATED_DIR}/run/*.c)
+  add_library(cuda_emulated SHARED ${CUDA_EMULATED_RUN})
+  target_compile_definitions(cuda_emulated PRIVATE _GNU_SOURCE CUDA_EMULATED_KERNELS="${CMAKE_BINARY_DIR}/cuda_emulated/kernels.so")
+  target_compile_options(cuda_emulated PRIVATE -O2 -g1 -Wall -Wextra -Wshadow -Wmissing-prototypes $<$<BOOL:${INGOT_WERROR}>:-Werror>)
+  target_include_directories(cuda_emulated PRIVATE ${CMAKE_SOURCE_DIR}/src INTERFACE ${CUDA_EMULATED_DIR})
+  target_link_libraries(cuda_emulated PRIVATE ${CMAKE_DL_LIBS})
+
+  # Those that use no PTX, and no header whose PTX is compiled.
+  set(CUDA_EMULATED_KERNELS activate/activate angles/angles attend/attend attend_all/attend_all conv_step/conv_step gated_norm/gated_norm
+    patches/patches rmsnorm/rmsnorm rope_store/rope_store rope_store/rope_store_few sample/sample scale_add/scale_add scan/scan
+    scatter/scatter select/select shuffle/shuffle temper/temper)
+  list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
+  list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/gemm/cuda/weight_pack.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
+  set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
+    -ffp-contract=fast -fsanitize=thread,alignment,bounds,integer-divide-by-zero,shift-exponent -fno-sanitize-link-runtime
+    -mllvm -tsan-instrument-atomics=0 -mllvm -tsan-instrument-func-entry-exit=0
+    -I${CMAKE_SOURCE_DIR}/src -I${CUDA_EMULATED_DIR}/run -I${CUDA_EMULATED_DIR}/shim)
+  set(CUDA_EMULATED_MADE "")
+  foreach(source ${CUDA_EMULATED_KERNELS} ${CUDA_EMULATED_DIR}/shim/dynamic.cpp)
+    get_filename_component(name ${source} NAME_WE)
+    set(made ${CMAKE_BINARY_DIR}/cuda_emulated/${name}.o)
+    set(shim -include ${CUDA_EMULATED_DIR}/shim/cuda_emulated.hpp)
+    if(source MATCHES "dynamic.cpp")
+      set(shim "")
+    endif()
+    add_custom_command(OUTPUT ${made}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda_emulated
+      COMMAND ${MSL_CLANG} ${CUDA_EMULATED_FLAGS} ${shim} -MD -MF ${made}.d -MT ${made} -x c++ -c -o ${made} ${source}
+      DEPENDS ${source} DEPFILE ${made}.d COMMENT "clang++ ${name}.cu for the emulator" VERBATIM)
+    list(APPEND CUDA_EMULATED_MADE ${made})
+  endforeach()
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda_emulated/kernels.so
+    COMMAND ${MSL_CLANG} -shared -Wl,-Bsymbolic -Wl,--wrap=__ubsan_handle_type_mismatch_v1 -Wl,--wrap=__ubsan_handle_out_of_bounds -Wl,--wrap=__ubsan_handle_divrem_overflow
+      -Wl,--wrap=__ubsan_handle_shift_out_of_bounds -o ${CMAKE_BINARY_DIR}/cuda_emulated/kernels.so ${CUDA_EMULATED_MADE} $<TARGET_FILE:cuda_emulated>
+    DEPENDS ${CUDA_EMULATED_MADE} cuda_emulated COMMENT "link the emulator's kernels" VERBATIM)
+  add_custom_target(cuda_emulated_kernels ALL DEPENDS ${CMAKE_BINARY_DIR}/cuda_emulated/kernels.so)
+endif()
+
+# Comes before the library: its kernels stand in for those of this build.
+function(cuda_emulated_test name)
+  target_sources(${name} PRIVATE ${CUDA_EMULATED_DIR}/install.c)
+  target_link_libraries(${name} PRIVATE cuda_emulated)
+  add_dependencies(${name} cuda_emulated_kernels)
+endfunction()
+
+# The cases of a GPU's test, of one of its tests.
+function(cuda_emulated_cases source pattern)
+  get_filename_component(gpu ${source} NAME_WE)
+  set(name ${gpu}_emulated)
+  if(NOT TARGET ${name})
+    add_executable(${name} ${source})
+    cuda_emulated_test(${name})
+    target_link_libraries(${name} PRIVATE ingot ingot_flags PkgConfig::CMOCKA)
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_definitions(${name} PRIVATE SOURCE_DIR="${CMAKE_SOURCE_DIR}" BINARY_DIR="${CMAKE_BINARY_DIR}")
+  endif()
+  add_test(NAME ${name}_${pattern} COMMAND ${name} ${pattern} ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name}_${pattern} PROPERTIES TIMEOUT ${TEST_SECONDS} FAIL_REGULAR_EXPRESSION "skipped")
+endfunction()

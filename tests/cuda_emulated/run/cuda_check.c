@@ -1,0 +1,266 @@
+// cuda_check.c - bounds and races of kernels that run on the emulator, and what they do in numbers: what
+// compute-sanitizer's memcheck, racecheck and initcheck are on a GPU.
+//
+// Kernels are compiled with -fsanitize=thread, whose hooks for every load and store are these functions;
+// ThreadSanitizer itself is not linked. Each word of memory has a cell: who wrote it last, who read it last,
+// and between which meetings. Two accesses of one block to the same bytes, one of them a write, are a race
+// unless __syncthreads lies between them, or __syncwarp inside a warp; two atomics are none. Of readers the
+// last is kept, and whether there were several. The first finding of a launch is told.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "cuda_run.h"
+
+struct cuda_access {
+    uint32_t time, warp_time; // of the block's and the warp's last meeting; 0: never
+    uint16_t thread;
+    uint8_t bytes; // of the word, a bit each
+    bool atomic, several, one_warp;
+};
+struct cuda_cell {
+    struct cuda_access write, read;
+};
+struct cuda_region {
+    const char *base;
+    size_t bytes, cell_bytes;
+    struct cuda_cell *cells;
+    enum cuda_check_memory memory;
+};
+
+enum { MOST_REGIONS = 256, MOST_DYNAMIC = 32, N_WARPS = CUDA_RUN_THREADS / CUDA_RUN_LANES, ORDINALS = 1024 };
+static struct {
+    struct cuda_region regions[MOST_REGIONS];
+    struct {
+        const char *base;
+        size_t bytes;
+    } dynamic[MOST_DYNAMIC];
+    uint32_t n_regions, n_dynamic, last, shared_bytes;
+    uint32_t clock, time, block_time, warp_time[N_WARPS];
+    uint32_t n_atomics[CUDA_RUN_THREADS]; // since the warp's last meeting
+    bool found;
+    char finding[CUDA_RUN_ERROR_BYTES];
+} check = { .clock = 1 };
+static const volatile void *atomics[N_WARPS][ORDINALS][CUDA_RUN_LANES]; // where each lane's n-th one was
+
+void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory memory)
+{
+    struct cuda_region r = { .base = at, .bytes = bytes, .memory = memory };
+
+    if (check.n_regions == MOST_REGIONS)
+        abort();
+    if (memory == CUDA_CHECK_GLOBAL || memory == CUDA_CHECK_SHARED) {
+        r.cell_bytes = (bytes / 4 + 2) * sizeof(struct cuda_cell);
+        r.cells = mmap(NULL, r.cell_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (r.cells == MAP_FAILED)
+            abort();
+    }
+    check.regions[check.n_regions++] = r;
+}
+
+void cuda_check_forget(const void *at)
+{
+    for (uint32_t i = 0; i < check.n_regions; i++)
+        if (check.regions[i].base == at) {
+            if (check.regions[i].cells)
+                munmap(check.regions[i].cells, check.regions[i].cell_bytes);
+            check.regions[i] = check.regions[--check.n_regions];
+            check.last = 0;
+            return;
+        }
+}
+
+void cuda_check_dynamic(const void *at, size_t most_bytes)
+{
+    if (check.n_dynamic == MOST_DYNAMIC)
+        abort();
+    check.dynamic[check.n_dynamic].base = at;
+    check.dynamic[check.n_dynamic++].bytes = most_bytes;
+}
+
+const char *cuda_check_finding(void)
+{
+    bool found = check.found;
+
+    check.found = false;
+    return found ? check.finding : NULL;
+}
+
+// Shared memory begins as NaN.
+void cuda_check_block(uint32_t shared_bytes)
+{
+    check.time = check.block_time = ++check.clock;
+    check.shared_bytes = shared_bytes;
+    memset(check.warp_time, 0, sizeof check.warp_time);
+    memset(check.n_atomics, 0, sizeof check.n_atomics);
+    for (uint32_t i = 0; i < check.n_regions; i++)
+        if (check.regions[i].memory == CUDA_CHECK_SHARED)
+            memset((char *)(uintptr_t)check.regions[i].base, 0xff, check.regions[i].bytes);
+}
+
+// Lanes whose n-th atomics since the last meeting were at the same place.
+static void count_collisions(uint32_t warp)
+{
+    uint32_t *n = &check.n_atomics[warp * CUDA_RUN_LANES], most = 0;
+
+    for (uint32_t lane = 0; lane < CUDA_RUN_LANES; lane++)
+        most = n[lane] > most ? n[lane] : most;
+    for (uint32_t k = 0; k < most && k < ORDINALS; k++)
+        for (uint32_t lane = 1; lane < CUDA_RUN_LANES; lane++)
+            for (uint32_t other = 0; other < lane; other++)
+                if (n[lane] > k && n[other] > k && atomics[warp][k][lane] == atomics[warp][k][other]) {
+                    cuda_run_counts.shared_collisions++;
+                    break;
+                }
+    memset(n, 0, CUDA_RUN_LANES * sizeof *n);
+}
+
+void cuda_check_barrier(void)
+{
+    check.time = ++check.clock;
+    for (uint32_t i = 0; i < N_WARPS; i++)
+        count_collisions(i);
+}
+
+void cuda_check_warp(uint32_t warp, bool ordered)
+{
+    if (ordered)
+        check.warp_time[warp] = ++check.clock;
+    count_collisions(warp);
+}
+
+static struct cuda_region *region_of(const char *at, size_t bytes)
+{
+    for (uint32_t i = 0; i < check.n_regions; i++) {
+        uint32_t k = i == 0 ? check.last : i == check.last ? 0 : i;
+        struct cuda_region *r = &check.regions[k];
+        if (at >= r->base && at + bytes <= r->base + r->bytes) {
+            check.last = k;
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static void note(const char *what, const char *at, const struct cuda_access *other)
+{
+    struct cuda_run_uint3 b = cuda_run_block.position;
+
+    if (!check.found)
+        snprintf(check.finding, sizeof check.finding, "%s: block (%u,%u,%u) thread %u: %s thread %u at %p",
+                 cuda_run_block.kernel, b.x, b.y, b.z, cuda_run_self->index, what, other->thread,
+                 (const void *)at);
+    check.found = true;
+}
+
+static bool in_order(const struct cuda_access *before, const struct cuda_access *now)
+{
+    bool same_warp = before->thread / CUDA_RUN_LANES == now->thread / CUDA_RUN_LANES;
+
+    if (before->time != now->time || !(before->bytes & now->bytes) || (before->atomic && now->atomic))
+        return true;
+    if (before->several)
+        return before->one_warp && same_warp && now->warp_time > before->warp_time;
+    return before->thread == now->thread || (same_warp && now->warp_time > before->warp_time);
+}
+
+static void reader_note(struct cuda_access *read, struct cuda_access now)
+{
+    bool same_warp = read->thread / CUDA_RUN_LANES == now.thread / CUDA_RUN_LANES,
+         behind = same_warp && read->warp_time < now.warp_time && (!read->several || read->one_warp);
+
+    if (read->time == now.time && !behind && (read->thread != now.thread || read->several)) {
+        now.one_warp = same_warp && (!read->several || read->one_warp);
+        now.several = true;
+        now.bytes |= read->bytes;
+    }
+    *read = now;
+}
+
+static void touch(struct cuda_cell *c, const char *at, struct cuda_access now, bool write)
+{
+    if (!in_order(&c->write, &now))
+        note(write ? "a write races with a write of" : "a read races with a write of", at, &c->write);
+    if (write && !in_order(&c->read, &now))
+        note("a write races with a read of", at, &c->read);
+    if (!write)
+        reader_note(&c->read, now);
+    else if (!now.atomic || c->write.atomic || c->write.time != now.time)
+        c->write = now; // an atomic does not hide a plain write, which races with others' atomics
+}
+
+static void check_shared(const struct cuda_region *r, const char *at, size_t bytes, bool write)
+{
+    for (uint32_t i = 0; i < check.n_dynamic; i++) {
+        size_t offset = (size_t)(at - check.dynamic[i].base);
+        if (offset < check.dynamic[i].bytes && offset + bytes > check.shared_bytes)
+            cuda_run_fail("%s of %zu bytes at %zu of dynamic shared memory, which has %u",
+                          write ? "write" : "read", bytes, offset, check.shared_bytes);
+    }
+    for (size_t k = (size_t)(at - r->base) / 4; !write && k * 4 < (size_t)(at - r->base) + bytes; k++)
+        if (r->cells[k].write.time < check.block_time)
+            cuda_run_fail("shared memory is read before it was written");
+}
+
+static void access(const void *address, size_t bytes, bool write, bool atomic)
+{
+    const char *at = address;
+    uint32_t owner;
+
+    if (!cuda_run_self)
+        return;
+    if (cuda_run_on_stack(at, &owner)) {
+        if (owner != cuda_run_self->index)
+            cuda_run_fail("%s of thread %u's own memory", write ? "write" : "read", owner);
+        return;
+    }
+    struct cuda_region *r = region_of(at, bytes);
+    if (!r || (write && r->memory == CUDA_CHECK_CONSTANT))
+        cuda_run_fail("%s of %zu bytes at %p, which is in no buffer", write ? "write" : "read", bytes,
+                      address);
+    if (r->memory == CUDA_CHECK_CONSTANT)
+        return;
+    if (((uintptr_t)at & (bytes - 1)) && !(bytes & (bytes - 1)))
+        cuda_run_fail("%s of %zu bytes at %p, which is no multiple of them", write ? "write" : "read", bytes,
+                      address);
+    if (r->memory == CUDA_CHECK_SHARED)
+        check_shared(r, at, bytes, write && !atomic);
+    struct cuda_access now = { .time = check.time,
+                               .warp_time = check.warp_time[cuda_run_self->warp->index],
+                               .thread = (uint16_t)cuda_run_self->index,
+                               .atomic = atomic };
+    size_t from = (size_t)(at - r->base), to = from + bytes;
+    for (size_t word = from / 4; word * 4 < to; word++) {
+        uint32_t first = word * 4 < from ? (uint32_t)(from - word * 4) : 0,
+                 last = word * 4 + 4 > to ? (uint32_t)(to - word * 4) : 4;
+        now.bytes = (uint8_t)((1u << last) - (1u << first));
+        touch(&r->cells[word], at, now, write);
+    }
+    if (r->memory != CUDA_CHECK_GLOBAL || atomic)
+        return;
+    *(write ? &cuda_run_counts.write_bytes : &cuda_run_counts.read_bytes) += bytes;
+    if (!write && at >= (const char *)cuda_run_counts.watch_from &&
+        at < (const char *)cuda_run_counts.watch_to)
+        cuda_run_counts.watched_bytes += bytes;
+}
+
+void cuda_check_access(const void *at, size_t bytes, bool write)
+{
+    access(at, bytes, write, false);
+}
+
+void cuda_check_atomic(const volatile void *at, size_t bytes)
+{
+    const struct cuda_region *r = region_of((const char *)(uintptr_t)at, bytes);
+
+    access((const void *)(uintptr_t)at, bytes, true, true);
+    if (!r || r->memory != CUDA_CHECK_SHARED) {
+        cuda_run_counts.global_atomics++;
+        return;
+    }
+    uint32_t n = check.n_atomics[cuda_run_self->index]++;
+    if (n < ORDINALS)
+        atomics[cuda_run_self->warp->index][n][cuda_run_self->lane] = at;
+    cuda_run_counts.shared_atomics++;
+}

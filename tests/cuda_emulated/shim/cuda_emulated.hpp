@@ -1,0 +1,180 @@
+// cuda_emulated.hpp - CUDA C++ for a C++ compiler: included before a .cu file, it gives the language's words and the functions
+// that the kernels of this tree use. See run/cuda_run.h for how they run. No PTX.
+//
+// __shared__ is thread_local: all fibers of a block run on one thread of the host, blocks one after another. A block of memory
+// whose size the launch gives, `extern __shared__ T name[]`, has its room in dynamic.cpp, which must know its name.
+#pragma once
+#include <math.h>
+#include <string.h>
+#include <type_traits>
+#include "cuda_run.h"
+
+#define __CUDACC__ 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ thread_local
+#define __restrict__ __restrict
+
+#define threadIdx cuda_run_thread_position()
+#define blockIdx  cuda_run_block_position()
+#define blockDim  cuda_run_block_threads()
+#define gridDim   cuda_run_grid_blocks()
+
+#define EMULATED inline __attribute__((always_inline))
+// what the optimiser must know: do not move, merge or copy a meeting
+#define MEETING __attribute__((convergent, noduplicate, nomerge))
+namespace cuda_emulated {
+MEETING uint32_t meet_warp(uint32_t what, uint32_t mask, uint64_t v) __asm__("cuda_run_meet_warp");
+MEETING cuda_run_votes meet_block(uint32_t vote) __asm__("cuda_run_meet_block");
+enum what { SYNC, FOLD, SHUFFLE, SHUFFLE_XOR, SHUFFLE_DOWN, SHUFFLE_UP, MATCH };
+
+template <class T> EMULATED uint32_t exchange(uint32_t what, uint32_t mask, T v)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "warp functions take 4 or 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &v, sizeof v);
+    return meet_warp(what | sizeof(T) << 8, mask, bits);
+}
+template <class T> EMULATED T take(uint32_t lane)
+{
+    uint64_t bits = cuda_run_take(lane);
+    T v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+template <class T, class F> EMULATED T fold(uint32_t mask, T v, F f)
+{
+    uint32_t rest = exchange(FOLD, mask, v);
+    T r = take<T>((uint32_t)__builtin_ctz(rest));
+    for (rest &= rest - 1; rest; rest &= rest - 1)
+        r = f(r, take<T>((uint32_t)__builtin_ctz(rest)));
+    return r;
+}
+} // namespace cuda_emulated
+
+EMULATED void __syncthreads() { cuda_emulated::meet_block(0); }
+EMULATED int __syncthreads_or(int v) { return (int)cuda_emulated::meet_block(v != 0).any; }
+EMULATED int __syncthreads_and(int v) { return (int)cuda_emulated::meet_block(v != 0).all; }
+EMULATED int __syncthreads_count(int v) { return (int)cuda_emulated::meet_block(v != 0).count; }
+EMULATED void __syncwarp(uint32_t mask = ~0u) { cuda_emulated::meet_warp(cuda_emulated::SYNC, mask, 0); }
+EMULATED void __threadfence() {}
+EMULATED void __threadfence_block() {}
+
+#define LANE (cuda_run_thread_position().x & 31) // blocks here have one dimension
+template <class T> EMULATED T __shfl_sync(uint32_t mask, T v, int from, int width = 32)
+{
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE, mask, v);
+    return cuda_emulated::take<T>((LANE & ~(uint32_t)(width - 1)) | ((uint32_t)from & (uint32_t)(width - 1)));
+}
+template <class T> EMULATED T __shfl_xor_sync(uint32_t mask, T v, int with, int width = 32)
+{
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE_XOR, mask, v);
+    uint32_t from = LANE ^ (uint32_t)with;
+    return from / (uint32_t)width > LANE / (uint32_t)width ? v : cuda_emulated::take<T>(from);
+}
+template <class T> EMULATED T __shfl_down_sync(uint32_t mask, T v, uint32_t n, int width = 32)
+{
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE_DOWN, mask, v);
+    uint32_t from = LANE + n;
+    return from / (uint32_t)width != LANE / (uint32_t)width ? v : cuda_emulated::take<T>(from);
+}
+template <class T> EMULATED T __shfl_up_sync(uint32_t mask, T v, uint32_t n, int width = 32)
+{
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE_UP, mask, v);
+    return LANE % (uint32_t)width < n ? v : cuda_emulated::take<T>(LANE - n);
+}
+EMULATED uint32_t __ballot_sync(uint32_t mask, int v)
+{ return cuda_emulated::fold(mask, v ? 1u << LANE : 0u, [](uint32_t a, uint32_t b) { return a | b; }); }
+EMULATED int __any_sync(uint32_t mask, int v) { return __ballot_sync(mask, v) != 0; }
+EMULATED int __all_sync(uint32_t mask, int v) { return __ballot_sync(mask, !v) == 0; }
+template <class T> EMULATED T __reduce_add_sync(uint32_t mask, T v)
+{ return cuda_emulated::fold(mask, v, [](T a, T b) { return (T)(a + b); }); }
+template <class T> EMULATED T __reduce_max_sync(uint32_t mask, T v)
+{ return cuda_emulated::fold(mask, v, [](T a, T b) { return a > b ? a : b; }); }
+template <class T> EMULATED T __reduce_min_sync(uint32_t mask, T v)
+{ return cuda_emulated::fold(mask, v, [](T a, T b) { return a < b ? a : b; }); }
+template <class T> EMULATED T __reduce_or_sync(uint32_t mask, T v)
+{ return cuda_emulated::fold(mask, v, [](T a, T b) { return a | b; }); }
+template <class T> EMULATED uint32_t __match_any_sync(uint32_t mask, T v)
+{
+    uint32_t same = 0;
+    for (uint32_t rest = cuda_emulated::exchange(cuda_emulated::MATCH, mask, v); rest; rest &= rest - 1)
+        same |= cuda_emulated::take<T>((uint32_t)__builtin_ctz(rest)) == v ? rest & -rest : 0;
+    return same;
+}
+EMULATED uint32_t __activemask() = delete; // which lanes are together nothing promises
+
+// Lanes switch only where they meet: an atomic is a read and a write.
+#define ATOMIC(name, result)                                                            \
+    template <class T, class U> __attribute__((no_sanitize("thread"))) T name(T *a, U u) \
+    {                                                                                   \
+        cuda_check_atomic(a, sizeof(T));                                                \
+        T v = (T)u, o = *a;                                                             \
+        *a = (T)(result);                                                               \
+        return o;                                                                       \
+    }
+ATOMIC(atomicAdd, o + v) ATOMIC(atomicSub, o - v) ATOMIC(atomicExch, v) ATOMIC(atomicOr, o | v) ATOMIC(atomicAnd, o & v)
+ATOMIC(atomicMax, o > v ? o : v) ATOMIC(atomicMin, o < v ? o : v)
+
+#define VECTOR2(T, name) struct alignas(2 * sizeof(T)) name { T x, y; }; EMULATED name make_##name(T x, T y) { return { x, y }; }
+#define VECTOR4(T, name) \
+    struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) name { T x, y, z, w; }; EMULATED name make_##name(T x, T y, T z, T w) { return { x, y, z, w }; }
+VECTOR2(float, float2) VECTOR2(int, int2) VECTOR2(uint32_t, uint2) VECTOR2(uint16_t, ushort2)
+VECTOR4(float, float4) VECTOR4(int, int4) VECTOR4(uint32_t, uint4) VECTOR4(signed char, char4) VECTOR4(unsigned char, uchar4)
+typedef struct { uint32_t x, y, z; } uint3;
+
+template <class T> EMULATED T __ldg(const T *a) { return *a; }
+template <class T> EMULATED T __ldcg(const T *a) { return *a; }
+template <class T> EMULATED T __ldcs(const T *a) { return *a; }
+template <class T> EMULATED void __stcg(T *a, T v) { *a = v; }
+template <class T> EMULATED void __stcs(T *a, T v) { *a = v; }
+
+template <class To, class From> EMULATED To bits_as(From v)
+{ static_assert(sizeof(To) == sizeof(From), ""); To r; memcpy(&r, &v, sizeof r); return r; }
+EMULATED float __int_as_float(int v) { return bits_as<float>(v); }
+EMULATED float __uint_as_float(uint32_t v) { return bits_as<float>(v); }
+EMULATED int __float_as_int(float v) { return bits_as<int>(v); }
+EMULATED uint32_t __float_as_uint(float v) { return bits_as<uint32_t>(v); }
+EMULATED int __float2int_rn(float v) { return (int)rintf(v); }
+EMULATED float __fmul_rn(float a, float b) { volatile float r = a * b; return r; }
+EMULATED float __fadd_rn(float a, float b) { volatile float r = a + b; return r; }
+EMULATED float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+EMULATED float __expf(float v) { return expf(v); }
+EMULATED float __logf(float v) { return logf(v); }
+EMULATED float __fdividef(float a, float b) { return a / b; }
+EMULATED float rsqrtf(float v) { return 1 / sqrtf(v); }
+EMULATED int __popc(uint32_t v) { return __builtin_popcount(v); }
+EMULATED int __popcll(uint64_t v) { return __builtin_popcountll(v); }
+EMULATED int __clz(int v) { return v ? __builtin_clz((uint32_t)v) : 32; }
+EMULATED int __ffs(int v) { return __builtin_ffs(v); }
+EMULATED int __ffsll(long long v) { return __builtin_ffsll(v); }
+EMULATED uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t s)
+{
+    uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t r = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        r |= (uint32_t)(both >> (s >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
+}
+EMULATED int __dp4a(int a, int b, int c)
+{
+    for (int i = 0; i < 4; i++)
+        c += (int)(int8_t)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);
+    return c;
+}
+// The usual conversions, as CUDA's overloads have them.
+template <class A, class B> EMULATED typename std::common_type<A, B>::type min(A a, B b)
+{ typedef typename std::common_type<A, B>::type T; return (T)b < (T)a ? (T)b : (T)a; }
+template <class A, class B> EMULATED typename std::common_type<A, B>::type max(A a, B b)
+{ typedef typename std::common_type<A, B>::type T; return (T)a < (T)b ? (T)b : (T)a; }
+#undef LANE
+#undef MEETING
+#undef ATOMIC
+#undef VECTOR2
+#undef VECTOR4
