@@ -5,9 +5,9 @@
 //
 // Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Other
 // rows: candidates are ordered by a key of 64 bits, the logit's order above and the lowest id first below.
-// Top-k, top-p and min-p are each a radix select: a descent through the key's bytes with a histogram of
-// counts and weights. Weights are integers of 2^-40, so that the order of additions does not matter. No
-// pipeline, no epilogue.
+// Top-k, top-p and the draw are each a select: sums of ones or weights in bins, first of 1/32 of a logit,
+// then by the key's bytes. Behind the first bins only the candidates that still matter are read. Weights are
+// integers of 2^-40, so that the order of additions does not matter. No pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
@@ -102,9 +102,11 @@ static __device__ bool arrives_last(const struct sample_launch_params &p, u32 ou
 }
 
 struct candidates { // of one row
-    f32 *logits;
+    const f32 *logits;
+    const u32 *ids; // NULL: a logit's place is its id
     u32 n;
-    f32 top, min_p;
+    f32 temperature, top, min_p; // top: the best logit, divided by the temperature
+    f32 *room;                   // for as many logits, then ids
 };
 
 static __device__ __forceinline__ u64 key_of(f32 logit, u32 id)
@@ -113,164 +115,267 @@ static __device__ __forceinline__ u64 key_of(f32 logit, u32 id)
     bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return (u64)bits << 32 | ~id;
 }
-static __device__ __forceinline__ u64 weight_of(f32 logit, f32 top)
-{
-    return (u64)(expf(logit - top) * 1099511627776.0f); // 2^40
-}
-
 static __device__ const u32 *mask_of(const struct sample_launch_params &p, u32 output)
 {
     return p.mask_bias + (u64)output * p.args.mask_bias_stride;
 }
 
 // Two biases may name one token.
-static __device__ void add_biases(const struct sample_launch_params &p, const struct candidates &c,
-                                  u32 output, u32 n_biases)
+static __device__ void add_biases(const struct sample_launch_params &p, f32 *logits, u32 output, u32 n_biases)
 {
     const struct sample_bias *biases =
-        (const struct sample_bias *)(mask_of(p, output) + sample_mask_words(c.n));
+        (const struct sample_bias *)(mask_of(p, output) + sample_mask_words(p.args.n_tokens));
 
     for (u32 i = threadIdx.x; i < n_biases; i += DRAW_THREADS)
-        if (biases[i].token < c.n)
-            atomicAdd(&c.logits[biases[i].token], biases[i].bias);
+        if (biases[i].token < p.args.n_tokens)
+            atomicAdd(&logits[biases[i].token], biases[i].bias);
     __syncthreads();
 }
 
-static __device__ void keep_allowed(const struct candidates &c, const u32 *mask)
+static __device__ void keep_allowed(f32 *logits, u32 n, const u32 *mask)
 {
-    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
+    for (u32 i = threadIdx.x; i < n; i += DRAW_THREADS)
         if (!(mask[i >> 5] >> (i & 31) & 1))
-            c.logits[i] = -__int_as_float(0x7f800000);
+            logits[i] = -__int_as_float(0x7f800000);
     __syncthreads();
 }
 
 // Copies the logits and applies biases and penalties: step 2 of sample.h.
-static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output,
+static __device__ void penalise(const struct sample_launch_params &p, f32 *altered, u32 output,
                                 const u32 *history, u32 position)
 {
     // Another block writes the whole history too, but this one does not wait for it.
     write_history(p, step_slots(p.step)[step_outputs(p.step)[output]]);
     const struct sample_params *s = &step_samples(p.step)[output];
     const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
-    u32 *counts = (u32 *)(c.logits + 2 * (u64)c.n), n_seen = min(s->penalty_window, position + 1);
+    u32 n = p.args.n_tokens, n_seen = min(s->penalty_window, position + 1);
+    u32 *counts = (u32 *)altered + 2 * (u64)n;
     const u32 *seen = history + position + 1 - n_seen;
 
-    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS) {
-        c.logits[i] = logits[i];
+    for (u32 i = threadIdx.x; i < n; i += DRAW_THREADS) {
+        altered[i] = logits[i];
         counts[i] = 0;
     }
     __syncthreads();
     if (s->n_biases)
-        add_biases(p, c, output, s->n_biases);
+        add_biases(p, altered, output, s->n_biases);
     if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
         return;
     for (u32 i = threadIdx.x; i < n_seen; i += DRAW_THREADS)
-        if (seen[i] < c.n)
+        if (seen[i] < n)
             atomicAdd(&counts[seen[i]], 1);
     __syncthreads();
     for (u32 i = threadIdx.x; i < n_seen; i += DRAW_THREADS) {
-        u32 n = seen[i] < c.n ? atomicExch(&counts[seen[i]], 0) : 0;
-        if (n == 0)
+        u32 times = seen[i] < n ? atomicExch(&counts[seen[i]], 0) : 0;
+        if (times == 0)
             continue; // another thread has this token
-        f32 l = c.logits[seen[i]];
+        f32 l = altered[seen[i]];
         l = l > 0 ? l / s->repeat_penalty : l * s->repeat_penalty;
-        c.logits[seen[i]] = l - (s->presence_penalty + (f32)n * s->frequency_penalty);
+        altered[seen[i]] = l - (s->presence_penalty + (f32)times * s->frequency_penalty);
     }
     __syncthreads();
 }
 
-struct goal {      // the last key, in falling order, that is taken
-    u64 floor;     // only keys at or above it count
-    u64 limit;     // stop at the first key with which the sum reaches this
-    bool counting; // the sum of ones, or of weights
+// Which candidates count, and at which key, in falling order, their sum reaches its limit: k ones, or a share
+// of all weights.
+enum cut { CUT_TOP_K, CUT_TOP_P, CUT_DRAW };
+struct goal {
+    enum cut cut;
+    u32 k;
+    f32 share;
+    u64 floor; // only keys at or above it count
 };
 
-static __device__ __forceinline__ bool counts_for(const struct candidates &c, const struct goal &g, u32 i)
+// 64-bit sums as two halves: shared memory adds 32 bits by itself, and 64 by compare-and-swap in a loop
+// (NVIDIA's Maxwell tuning guide).
+enum { DRAW_BINS = DRAW_THREADS, DRAW_DIGITS = 256, DRAW_LOADS = 2, NO_ID = ~0u };
+struct tally {
+    u32 low[DRAW_BINS], high[DRAW_BINS];
+};
+struct tally_place {
+    u32 bin;
+    u64 left; // of the limit, when the bins before are taken
+};
+
+// Bins of 1/32 in falling order; the last one has all the rest, whose weights are 0. Unlike the keys' first
+// byte, which is the same for most logits, they keep the lanes of a warp apart.
+static __device__ __forceinline__ u32 bin_of(const struct candidates &c, f32 logit)
 {
-    f32 l = c.logits[i];
-    return key_of(l, i) >= g.floor && (g.counting || l == c.top || expf(l - c.top) >= c.min_p);
+    return (u32)fminf((c.top - logit) * 32, DRAW_BINS - 1);
 }
 
-// Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches
-// the limit? 0 when all keys together do not reach it.
-static __device__ u64 descend(const struct candidates &c, const struct goal &g)
+// What a candidate adds to the sum; weights are integers of 2^-40.
+static __device__ __forceinline__ u64 share_of(const struct candidates &c, const struct goal &g, f32 logit,
+                                               u32 id)
 {
-    __shared__ unsigned long long sums[256], prefix, left;
+    if (id == NO_ID || key_of(logit, id) < g.floor)
+        return 0;
+    if (g.cut == CUT_TOP_K)
+        return 1;
+    f32 weight = expf(logit - c.top);
+    return g.cut == CUT_DRAW && logit != c.top && !(weight >= c.min_p) ? 0 : (u64)(weight * 1099511627776.0f);
+}
 
-    if (threadIdx.x == 0) {
-        prefix = 0;
-        left = g.limit;
+// Whole warps, with NO_ID behind the last candidate. The loads of a few turns are under way together.
+template <class F> static __device__ __forceinline__ void each_candidate(const struct candidates &c, F f)
+{
+    for (u32 first = 0; first < c.n; first += DRAW_LOADS * DRAW_THREADS) {
+        f32 logits[DRAW_LOADS];
+        u32 ids[DRAW_LOADS];
+#pragma unroll
+        for (u32 k = 0; k < DRAW_LOADS; k++) {
+            u32 i = first + k * DRAW_THREADS + threadIdx.x;
+            logits[k] = i < c.n ? c.logits[i] : 0;
+            ids[k] = i >= c.n ? NO_ID : c.ids ? c.ids[i] : i;
+        }
+#pragma unroll
+        for (u32 k = 0; k < DRAW_LOADS; k++)
+            if (first + k * DRAW_THREADS < c.n)
+                f(logits[k] / c.temperature, ids[k]);
     }
+}
+
+static __device__ __forceinline__ u64 warp_sum_u64(u64 v)
+{
+#pragma unroll
+    for (u32 o = 16; o; o >>= 1)
+        v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+
+// Adds each lane's number to its bin; where all are of one bin, their sum.
+static __device__ __forceinline__ void tally_add(struct tally &t, u32 bin, u64 v)
+{
+    u32 adding = __ballot_sync(~0u, v != 0);
+
+    if (adding == 0)
+        return;
+    u32 first = (u32)__ffs((int)adding) - 1, common = __shfl_sync(~0u, bin, first);
+    if (__all_sync(~0u, v == 0 || bin == common)) {
+        v = warp_sum_u64(v);
+        v = (threadIdx.x & 31) == first ? v : 0;
+    }
+    if (v == 0)
+        return;
+    u32 low = (u32)v, high = (u32)(v >> 32);
+    high += atomicAdd(&t.low[bin], low) + low < low; // the carry
+    if (high)
+        atomicAdd(&t.high[bin], high);
+}
+
+static __device__ __forceinline__ u64 warp_prefix(u64 v)
+{
+#pragma unroll
+    for (u32 o = 1; o < 32; o <<= 1) {
+        u64 before = __shfl_up_sync(~0u, v, o);
+        v += (threadIdx.x & 31) >= o ? before : 0;
+    }
+    return v;
+}
+
+// The sum at which the goal is reached.
+static __device__ __forceinline__ u64 limit_of(const struct goal &g, u64 total)
+{
+    return g.cut == CUT_TOP_K   ? g.k
+           : g.cut == CUT_TOP_P ? max((u64)1, (u64)((double)g.share * (double)total))
+                                : (u64)((double)g.share * (double)total) + 1;
+}
+
+// The first bin with which the sum reaches `limit`, or the goal's when that is 0; else the last. A thread has
+// a bin. Clears the tally.
+static __device__ struct tally_place tally_find(struct tally &t, const struct goal &g, u64 limit)
+{
+    __shared__ u64 warps[DRAW_THREADS / 32];
+    __shared__ struct tally_place found;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+
+    __syncthreads();
+    u64 mine = (u64)t.high[threadIdx.x] << 32 | t.low[threadIdx.x], up_to = warp_prefix(mine);
+    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
+    if (lane == 31)
+        warps[warp] = up_to;
+    __syncthreads();
+    u64 before = warp_prefix(warps[lane]), total = __shfl_sync(~0u, before, 31);
+    before = __shfl_sync(~0u, before, (warp + 31) & 31);
+    up_to += warp > 0 ? before : 0;
+    limit = limit ? limit : limit_of(g, total);
+    if (up_to - mine < limit && (up_to >= limit || threadIdx.x == DRAW_BINS - 1))
+        found = { threadIdx.x, limit - (up_to - mine) };
+    __syncthreads();
+    return found;
+}
+
+// Copies the candidates that still matter: those of the bin, and of those before it where
+// they stay too.
+static __device__ struct candidates gather(const struct candidates &c, u32 bin, bool before)
+{
+    __shared__ u32 n;
+    f32 *logits = c.room;
+    u32 *ids = (u32 *)c.room + c.n, lane = threadIdx.x & 31;
+
+    if (threadIdx.x == 0)
+        n = 0;
+    __syncthreads();
+    each_candidate(c, [&](f32 logit, u32 id) {
+        bool stays = id != NO_ID && (bin_of(c, logit) == bin || (before && bin_of(c, logit) < bin));
+        u32 staying = __ballot_sync(~0u, stays), at = 0;
+        if (lane == 0 && staying)
+            at = atomicAdd(&n, (u32)__popc(staying));
+        at = __shfl_sync(~0u, at, 0) + (u32)__popc(staying & ((1u << lane) - 1));
+        if (stays) {
+            logits[at] = logit;
+            ids[at] = id;
+        }
+    });
+    __syncthreads();
+    return { logits, ids, n, 1, c.top, c.min_p, NULL };
+}
+
+// The key with which the goal is reached. First its bin (what no other bin holds is in the last one,
+// uncounted), then byte by byte from the top. The first descent of a row reads all logits twice and leaves
+// few candidates; what follows reads those alone.
+static __device__ u64 descend(struct tally &t, struct candidates &c, const struct goal &g)
+{
+    each_candidate(c, [&](f32 logit, u32 id) {
+        u32 bin = bin_of(c, logit);
+        tally_add(t, bin, bin < DRAW_BINS - 1 ? share_of(c, g, logit, id) : 0);
+    });
+    struct tally_place place = tally_find(t, g, 0);
+    u32 bin = place.bin;
+    u64 prefix = 0;
+    if (!c.ids)
+        c = gather(c, bin, g.cut != CUT_DRAW);
     for (int shift = 56; shift >= 0; shift -= 8) {
-        for (u32 i = threadIdx.x; i < 256; i += DRAW_THREADS)
-            sums[i] = 0;
-        __syncthreads();
-        u64 above = shift == 56 ? 0 : ~0ull << (shift + 8), wanted = prefix;
-        for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS) {
-            u64 key = key_of(c.logits[i], i);
-            if ((key & above) == wanted && counts_for(c, g, i))
-                atomicAdd(&sums[key >> shift & 255],
-                          (unsigned long long)(g.counting ? 1 : weight_of(c.logits[i], c.top)));
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            int byte = 255;
-            while (byte > 0 && sums[byte] < left)
-                left -= sums[byte--];
-            prefix = wanted | (u64)byte << shift;
-        }
-        __syncthreads();
+        u64 above = shift == 56 ? 0 : ~0ull << (shift + 8);
+        each_candidate(c, [&](f32 logit, u32 id) {
+            u64 key = key_of(logit, id);
+            bool counts = (key & above) == prefix && bin_of(c, logit) == bin;
+            tally_add(t, DRAW_DIGITS - 1 - (u32)(key >> shift & 255), counts ? share_of(c, g, logit, id) : 0);
+        });
+        place = tally_find(t, g, place.left);
+        prefix |= (u64)(DRAW_DIGITS - 1 - min(place.bin, DRAW_DIGITS - 1u)) << shift;
     }
     return prefix;
 }
 
-static __device__ u64 sum_weights(const struct candidates &c, const struct goal &g)
-{
-    __shared__ unsigned long long sum;
-    u64 mine = 0;
-
-    if (threadIdx.x == 0)
-        sum = 0;
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
-        if (counts_for(c, g, i))
-            mine += weight_of(c.logits[i], c.top);
-    atomicAdd(&sum, (unsigned long long)mine);
-    __syncthreads();
-    mine = sum;
-    __syncthreads();
-    return mine;
-}
-
-// Steps 3 to 5 of sample.h for a temperature above 0.
+// Steps 3 to 5 of sample.h for a temperature above 0. c.top: the best logit.
 static __device__ u32 draw(struct candidates c, const struct sample_params *s, u32 position)
 {
-    struct sample_part best = { 0, ~0u, 0, 0 };
-    struct goal g = { 0, 0, true };
+    __shared__ struct tally t;
 
-    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS) {
-        c.logits[i] /= s->temperature;
-        best = better(best, look(c.logits[i], i));
-    }
-    best = block_best(best);
-    if (!best.any)
-        return STEP_TOKEN_INVALID;
-    c.top = best.logit;
-    c.min_p = 0;
-    if (s->top_k && s->top_k < c.n) {
-        g.limit = s->top_k;
-        g.floor = descend(c, g);
-    }
-    g.counting = false;
-    if (s->top_p < 1) {
-        u64 total = sum_weights(c, g);
-        g.limit = max((u64)1, (u64)((double)s->top_p * (double)total));
-        g.floor = descend(c, g);
-    }
+    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
+    __syncthreads();
+    c.top /= s->temperature; // division keeps the order
     c.min_p = fmaxf(s->min_p, 1e-38f);
-    u64 kept = sum_weights(c, g);
-    g.limit = (u64)((double)sample_random(s->seed[0], s->seed[1], position) * (double)kept) + 1;
-    return ~(u32)descend(c, g);
+    struct goal g = { CUT_TOP_K, s->top_k, s->top_p, 0 };
+    if (s->top_k && s->top_k < c.n)
+        g.floor = descend(t, c, g);
+    g.cut = CUT_TOP_P;
+    if (s->top_p < 1)
+        g.floor = descend(t, c, g);
+    g.cut = CUT_DRAW;
+    g.share = sample_random(s->seed[0], s->seed[1], position);
+    return ~(u32)descend(t, c, g);
 }
 
 static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
@@ -278,35 +383,45 @@ static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
     return { __uint_as_float(v.x), v.y, v.z, v.w };
 }
 
+// The row's logits after step 2 of sample.h, and the best of them. The work memory has room for them, then
+// for the counts of penalties, and later for the candidates that matter.
+static __device__ struct sample_part alter(const struct sample_launch_params &p, f32 *altered, u32 output,
+                                           const u32 *history, u32 position)
+{
+    struct sample_part best = { 0, ~0u, 0, 0 };
+
+    penalise(p, altered, output, history, position);
+    if (step_samples(p.step)[output].flags & SAMPLE_MASKED)
+        keep_allowed(altered, p.args.n_tokens, mask_of(p, output));
+    for (u32 i = threadIdx.x; i < p.args.n_tokens; i += DRAW_THREADS)
+        best = better(best, look(altered[i], i));
+    return block_best(best);
+}
+
 static __device__ u32 choose(const struct sample_launch_params &p, u32 output, const u32 *history,
                              u32 position)
 {
     const struct sample_params *s = &step_samples(p.step)[output];
     struct sample_part best = { 0, ~0u, 0, 0 };
-    struct candidates c = { p.work + (u64)output * 3 * p.args.n_tokens, p.args.n_tokens, 0, 0 };
+    u64 n = p.args.n_tokens;
+    f32 *work = p.work + output * 3 * n;
+    struct candidates c = { p.logits + output * n, NULL, p.args.n_tokens, s->temperature, 0, 0, work + n };
 
     if (threadIdx.x < SAMPLE_PARTS)
         best = part_of(__ldcg((const uint4 *)p.parts + output * SAMPLE_PARTS + threadIdx.x));
     best = block_best(best);
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
-    bool penalties = s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
-    bool masked = s->flags & SAMPLE_MASKED;
-    if (s->temperature == 0 && !penalties && !masked && !s->n_biases)
-        return best.id;
-    penalise(p, c, output, history, position);
-    if (masked)
-        keep_allowed(c, mask_of(p, output));
-    if (s->temperature != 0)
-        return draw(c, s, position);
-    best.any = 0;
-    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
-        best = better(best, look(c.logits[i], i));
-    best = block_best(best);
-    return best.any ? best.id : STEP_TOKEN_INVALID;
+    if (s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->n_biases ||
+        s->flags & SAMPLE_MASKED) {
+        best = alter(p, work, output, history, position);
+        c.logits = work;
+    }
+    c.top = best.logit;
+    return !best.any ? STEP_TOKEN_INVALID : s->temperature != 0 ? draw(c, s, position) : best.id;
 }
 
-extern "C" __global__ void __launch_bounds__(DRAW_THREADS)
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
     sample(const __grid_constant__ struct sample_launch_params p)
 {
     u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);

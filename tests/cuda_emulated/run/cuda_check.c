@@ -240,9 +240,6 @@ static void access(const void *address, size_t bytes, bool write, bool atomic)
     if (r->memory != CUDA_CHECK_GLOBAL || atomic)
         return;
     *(write ? &cuda_run_counts.write_bytes : &cuda_run_counts.read_bytes) += bytes;
-    if (!write && at >= (const char *)cuda_run_counts.watch_from &&
-        at < (const char *)cuda_run_counts.watch_to)
-        cuda_run_counts.watched_bytes += bytes;
 }
 
 void cuda_check_access(const void *at, size_t bytes, bool write)

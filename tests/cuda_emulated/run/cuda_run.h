@@ -63,8 +63,6 @@ extern struct cuda_run_settings {
 extern struct cuda_run_counts {
     uint64_t launches, barriers, read_bytes, write_bytes; // of global memory
     uint64_t shared_atomics, shared_collisions, global_atomics;
-    uint64_t watched_bytes; // read from the buffers between watch_from and watch_to
-    const void *watch_from, *watch_to;
 } cuda_run_counts;
 
 // Runs one launch to its end. false: `error` (CUDA_RUN_ERROR_BYTES) says what is wrong, and where.
