@@ -10,12 +10,11 @@ if(CUDA_EMULATED)
   target_include_directories(cuda_emulated PRIVATE ${CMAKE_SOURCE_DIR}/src INTERFACE ${CUDA_EMULATED_DIR})
   target_link_libraries(cuda_emulated PRIVATE ${CMAKE_DL_LIBS})
 
-  # Those that use no PTX, and no header whose PTX is compiled.
-  set(CUDA_EMULATED_KERNELS activate/activate angles/angles attend/attend attend_all/attend_all conv_step/conv_step gated_norm/gated_norm
-    patches/patches rmsnorm/rmsnorm rope_store/rope_store rope_store/rope_store_few sample/sample scale_add/scale_add scan/scan
-    scatter/scatter select/select shuffle/shuffle temper/temper)
+  # Those of which the tests below have cases. More have no PTX: attend, attend_all, patches, scale_add, scatter, shuffle, weight_pack.
+  set(CUDA_EMULATED_KERNELS activate/activate angles/angles conv_step/conv_step gated_norm/gated_norm rmsnorm/rmsnorm rope_store/rope_store
+    rope_store/rope_store_few sample/sample scan/scan select/select temper/temper)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
-  list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/gemm/cuda/weight_pack.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
+  list(APPEND CUDA_EMULATED_KERNELS ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
   set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
     -ffp-contract=fast -fsanitize=thread,alignment,bounds,integer-divide-by-zero,shift-exponent -fno-sanitize-link-runtime
     -mllvm -tsan-instrument-atomics=0 -mllvm -tsan-instrument-func-entry-exit=0
