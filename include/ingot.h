@@ -192,9 +192,11 @@ INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_optio
 INGOT_API bool ingot_model_find(const char *name, char *path, size_t capacity, struct ingot_error *error);
 
 struct ingot_memory {
-    // that an engine takes; scratch from above, for the largest step
+    // that an engine takes; scratch: all that steps compute in
     uint64_t weight_bytes, page_bytes, scratch_bytes;
     uint64_t free_bytes, device_bytes; // of the devices the options choose, in sum
+    // of weight_bytes and scratch_bytes: what belongs to the tower that reads pictures
+    uint64_t tower_weight_bytes, tower_scratch_bytes;
 };
 // What ingot_engine_open would need with these options. Reads the file's beginning and opens the device;
 // loads nothing.

@@ -130,11 +130,11 @@ struct device {
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
     uint32_t max_head_dim;             // numbers of a head that attention's kernels take at most; 0: any
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
+    bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-// See `local` of struct buffer: pages, scratch.
-bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // sets local
 void buffer_release(struct buffer *b); // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);

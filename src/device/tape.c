@@ -332,6 +332,8 @@ bool tape_seal(struct tape *t, struct err *err)
     }
     if (!plan_scratch(t, err))
         return err_prefix(err, "scratch of the tape");
+    if (t->device->outlines)
+        return true;
     resolve_operands(t);
     hazard_mark(t->commands, t->n_commands);
     t->sealed = find_segments(t, err) && t->device->ops->seal(t->device, t, err);

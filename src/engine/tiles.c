@@ -11,6 +11,7 @@
 #include "engine/kv_persist.h"
 #include "engine/prompt_pictures.h"
 #include "engine/request.h"
+#include "engine/stage/outline.h"
 
 enum {
     KNOWN_TILES = 1 << 14,
@@ -95,9 +96,15 @@ static uint32_t count_pool_places(const struct tower *t)
     return n > LEAST_PLACES ? n : LEAST_PLACES;
 }
 
-uint64_t tiles_scratch_need(const struct tower *t, struct device *device)
+bool tiles_scratch_need(struct vision_plan plan, uint64_t *bytes, struct err *err)
 {
-    return vision_scratch_need(t, device, count_pool_places(t));
+    struct tower t;
+
+    if (!tower_bind(&t, plan.file, plan.n_out, err))
+        return false;
+    plan.n_places = count_pool_places(&t);
+    tower_release(&t);
+    return outline_vision(&plan, bytes, err);
 }
 
 uint64_t tiles_pool_need(const struct tower *t, uint32_t n_cols)

@@ -61,8 +61,9 @@ struct request_tiles {
 };
 enum { TILE_NOT_HELD = -1 };
 
-// Bytes that the tower would take on this device beside its weights, or NULL, on a processor.
-uint64_t tiles_scratch_need(const struct tower *t, struct device *device);
+// Bytes that the tower of plan.file would take beside its weights; the number of places is chosen here. The
+// device is nobody else's meanwhile.
+bool tiles_scratch_need(struct vision_plan plan, uint64_t *bytes, struct err *err);
 uint64_t tiles_pool_need(const struct tower *t, uint32_t n_cols); // of that, the pool's
 // Opens the tower of the file on the engine's device.
 bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,

@@ -129,6 +129,9 @@ static void print_model(const struct model_info *s)
     out_printf("memory        %.1f MiB: weights %.1f, KV pages %.1f for %u tokens, scratch %.1f\n",
                (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB,
                (double)m->pages / MIB, s->n_context, (double)m->scratch / MIB);
+    if (m->tower_weights)
+        out_printf("of the eyes   weights %.1f MiB, scratch %.1f\n", (double)m->tower_weights / MIB,
+                   (double)m->tower_scratch / MIB);
     out_printf("read a token  %.1f MiB of weights, and %.1f KiB for every token before it\n",
                (double)s->read_bytes / MIB, (double)s->kv_bytes / 1024);
 }
@@ -226,6 +229,8 @@ static json_t *model_json(const struct model_info *s)
     json_object_set_new(o, "weight_bytes", json_integer((json_int_t)s->memory.weights));
     json_object_set_new(o, "page_bytes", json_integer((json_int_t)s->memory.pages));
     json_object_set_new(o, "scratch_bytes", json_integer((json_int_t)s->memory.scratch));
+    json_object_set_new(o, "tower_weight_bytes", json_integer((json_int_t)s->memory.tower_weights));
+    json_object_set_new(o, "tower_scratch_bytes", json_integer((json_int_t)s->memory.tower_scratch));
     json_object_set_new(o, "memory_for_context", json_integer(s->n_context));
     json_object_set_new(o, "read_bytes_per_token", json_integer((json_int_t)s->read_bytes));
     json_object_set_new(o, "kv_bytes_per_position", json_integer((json_int_t)s->kv_bytes));

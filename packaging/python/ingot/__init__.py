@@ -206,6 +206,8 @@ class Memory:
     scratch_bytes: int
     free_bytes: int
     device_bytes: int
+    tower_weight_bytes: int
+    tower_scratch_bytes: int
 
 
 class _Arguments:

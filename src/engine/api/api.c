@@ -105,7 +105,9 @@ bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, stru
                                       .page_bytes = need.pages,
                                       .scratch_bytes = need.scratch,
                                       .free_bytes = device.free_bytes,
-                                      .device_bytes = device.memory_bytes };
+                                      .device_bytes = device.memory_bytes,
+                                      .tower_weight_bytes = need.tower_weights,
+                                      .tower_scratch_bytes = need.tower_scratch };
     sizes_give(memory, size, &all, sizeof all);
     return true;
 }

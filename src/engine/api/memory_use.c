@@ -1,23 +1,21 @@
 // memory_use.c - see memory_use.h.
 #include "engine/api/memory_use.h"
 #include "engine/api.h"
+#include "engine/flight/pipeline.h"
+#include "engine/group/group.h"
 #include "engine/speculate/draft_stage.h"
+#include "engine/stage/away.h"
+#include "engine/stage/outline.h"
 #include "engine/tiles.h"
 
-static uint64_t scratch_of(const struct stage *s)
-{
-    uint64_t bytes = s->logits.bytes + s->results.bytes + s->mask_bias.bytes + s->step.bytes + s->sums.bytes +
-                     s->head_part.bytes + (s->borrows_block ? 0 : s->block.bytes);
-
-    for (uint32_t b = 0; b < N_BUCKETS; b++)
-        bytes += s->buckets[b].tape ? tape_scratch_bytes(s->buckets[b].tape) : 0;
-    return bytes;
-}
-
-// The rows of a tied matrix may be the file's own bytes, beside the form that is multiplied.
+// The rows of a tied matrix may be the file's own bytes: beside the form that is multiplied, or the same
+// ones. A stage without the head counts them, as it counts those of a matrix of its own.
 static bool is_of_file(const struct stage *s, const struct weight *w)
 {
-    return s->parts.model->tied && w == s->parts.weights.embed && w->buffer.host && !w->buffer.native;
+    const struct model_weights *all = &s->parts.weights;
+
+    return s->parts.model->tied && all->head && w == all->embed && w->buffer.host &&
+           (!w->buffer.native || w->buffer.host == all->head->buffer.host);
 }
 
 static uint64_t weights_of(const struct stage *s)
@@ -31,13 +29,10 @@ static uint64_t weights_of(const struct stage *s)
 
 static uint64_t tower_of(const struct vision *v)
 {
-    uint64_t bytes = v->pixels.bytes + v->places.bytes + v->pool.bytes + v->history.bytes + v->step.bytes +
-                     v->encoded.bytes;
+    uint64_t bytes = vision_scratch_bytes(v);
 
     for (uint32_t w = 0; w < v->n_weights; w++)
         bytes += v->weights[w].buffer.bytes;
-    for (uint32_t i = 0; i < v->n_buckets; i++)
-        bytes += tape_scratch_bytes(v->tapes[i]);
     return bytes;
 }
 
@@ -46,9 +41,11 @@ static void add_stage(struct memory_use *use, const struct stage *s)
     use->weights += weights_of(s);
     for (uint32_t k = 0; k < s->parts.last - s->parts.first; k++)
         use->pages += s->state_buffers ? s->state_buffers[k].bytes : 0;
-    use->scratch += scratch_of(s);
+    use->scratch += stage_scratch_bytes(s);
     for (uint32_t k = 0; k < s->n_others; k++)
         add_stage(use, &s->others[k]);
+    if (s->away)
+        add_stage(use, &s->away->stage);
 }
 
 struct memory_use memory_use_of(const struct ingot_engine *engine)
@@ -61,6 +58,8 @@ struct memory_use memory_use_of(const struct ingot_engine *engine)
         use.pages += stage_page_bytes(s);
         add_stage(&use, s);
     }
+    use.scratch += engine->inner.pipeline ? pipeline_slot_bytes(engine->inner.pipeline) : 0;
     use.tower = engine->inner.tiles ? tower_of(&engine->inner.tiles->vision) : 0;
+    use.tower += l->group ? group_pool_bytes(l->group) : 0;
     return use;
 }

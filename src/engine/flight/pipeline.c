@@ -287,11 +287,27 @@ static void cut(struct pipeline *p, const struct pipeline_plan *plan)
     }
 }
 
+static uint64_t slot_bytes(const struct section *s)
+{
+    const struct stage *from = &s->pipeline->stages[s->last - 1];
+
+    return (uint64_t)from->shape.max_rows * from->parts.model->config.n_cols * sizeof(float);
+}
+
+uint64_t pipeline_slot_bytes(const struct pipeline *p)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i + 1 < p->n; i++)
+        bytes += PIPELINE_SLOTS * slot_bytes(&p->sections[i]);
+    return bytes;
+}
+
 // A GPU at either end copies faster from and to memory that its driver has pinned.
 static bool make_slots(struct section *s, struct err *err)
 {
     const struct stage *from = &s->pipeline->stages[s->last - 1], *ends[] = { from, from + 1 };
-    uint64_t bytes = (uint64_t)from->shape.max_rows * from->parts.model->config.n_cols * sizeof(float);
+    uint64_t bytes = slot_bytes(s);
 
     for (uint32_t i = 0; i < 2 && !s->pinned_by; i++)
         if (ends[i]->device->queue && ends[i]->device->queue->pin)

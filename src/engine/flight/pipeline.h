@@ -50,5 +50,6 @@ void pipeline_fail(struct pipeline *p, const struct err *why);
 // No step is on its way: writes to all stages what was told since the last one.
 bool pipeline_flush(struct pipeline *p, struct err *err);
 
+uint64_t pipeline_slot_bytes(const struct pipeline *p); // of activations in the host's memory
 // How long a section has computed since pipeline_open.
 uint64_t pipeline_busy_ns(struct pipeline *p, uint32_t section);

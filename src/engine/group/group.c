@@ -95,6 +95,11 @@ bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, str
     return ok;
 }
 
+uint64_t group_pool_bytes(const struct rank_group *g)
+{
+    return g->pool ? (g->n - 1) * g->pool->bytes : 0;
+}
+
 // What one rank does of a step.
 static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)
 {

@@ -27,5 +27,6 @@ bool group_create(struct rank_group **group, struct stage *first, const struct g
 void group_free(struct rank_group *g); // before the first stage is released; NULL is allowed
 // Copies a range of the pool to the other ranks', once the first one's device has computed it.
 bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, struct err *err);
+uint64_t group_pool_bytes(const struct rank_group *g); // of the other ranks
 // stage_play of all ranks. The results are on the first one's device.
 bool group_play(struct rank_group *g, const struct step *step, struct err *err);

@@ -127,7 +127,7 @@ static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape
     if (l->remote)
         progress.total = place_range_memory(&l->model, shape, l->placement.layers[0]).weights;
     if (l->n_parts)
-        progress.total = load_split_memory(l, shape, NULL).weights;
+        progress.total = load_split_weights(l, shape);
     l->stages = mem_alloc_array(n, sizeof *l->stages);
     l->links = mem_alloc_array(n, sizeof *l->links);
     if (!l->stages || !l->links)
@@ -261,6 +261,18 @@ static bool refuse_ranks(const struct ingot_engine_options *options, struct err 
            err_set(err, ERR_UNSUPPORTED, "plan knows no ranks of a layer yet; leave out --tensor-parallel");
 }
 
+// What its stages take; the placement is the plan's.
+static bool fill_needs(const struct engine_loaded *l, const struct stage_shape *shape, struct plan *plan,
+                       struct err *err)
+{
+    struct load_needs needs;
+    bool ok = load_memory_needs(l, shape, &needs, err);
+
+    for (uint32_t i = 0; ok && i < needs.n; i++)
+        plan->need[i] = needs.stages[i];
+    return ok;
+}
+
 bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, struct plan *plan,
                  struct err *err)
 {
@@ -271,7 +283,8 @@ bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, str
               devices_open(&l->devices, options, err) && load_check_devices(l, err) &&
               load_sizes_choose(l, err) && make_kv(&e, err) && load_shape_choose(&e, &shape, err) &&
               load_tokenizer(l, err) &&
-              load_places_choose(&e, &shape, &(struct place_ask){ plan, depth }, err);
+              load_places_choose(&e, &shape, &(struct place_ask){ plan, depth }, err) &&
+              fill_needs(l, &shape, plan, err);
 
     if (ok && !plan->overlaps && l->devices.n > 1)
         plan->in_turn = flight_in_turn(&e, &shape);
@@ -297,23 +310,32 @@ static struct device_info sum_memory(const struct devices *d)
     return sum;
 }
 
+// As an engine that is opened would, but layers are on the first device unless they are divided by hand.
+static bool choose_known_places(struct engine_loaded *l, struct err *err)
+{
+    bool divided = l->options.stages && *l->options.stages && !l->n_parts;
+
+    return place_stages(&l->placement, divided ? l->options.stages : NULL, l->model.config.n_layers,
+                        divided ? l->devices.n : 1, err) &&
+           place_borders_fit(&l->placement, &l->model, err);
+}
+
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err)
 {
     struct engine e = { 0 };
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(&e, options, err);
+    struct load_needs needs;
     bool ok = l && take_limits(&e, l, err) && open_model(l, err) && devices_open(&l->devices, options, err) &&
               load_sizes_choose(l, err) && make_kv(&e, err) && load_shape_choose(&e, &shape, err) &&
-              load_tokenizer(l, err);
+              load_tokenizer(l, err) && choose_known_places(l, err);
 
-    if (ok) {
+    if (ok)
         load_eyes_count(l, &shape);
-        *need = l->n_parts ? load_split_memory(l, &shape, NULL) : place_memory(&l->model, &shape);
-        load_memory_add(
-            need,
-            place_experts_memory(&l->model, &shape, (struct layer_range){ 0, l->model.config.n_layers }),
-            l->devices.at[0]);
+    ok = ok && load_memory_needs(l, &shape, &needs, err);
+    if (ok) {
+        *need = load_memory_sum(l, &needs, NULL);
         *device = sum_memory(&l->devices);
     }
     engine_unload(&e);

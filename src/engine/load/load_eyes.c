@@ -55,8 +55,15 @@ void load_eyes_count(struct engine_loaded *l, struct stage_shape *shape)
 
     if (!find_eyes(l, &file, &err) || !file || !tower_bind(&t, file, l->model.config.n_cols, &err))
         return;
-    shape->eyes_weights = t.weight_bytes;
-    shape->eyes_scratch = tiles_scratch_need(&t, l->devices.at[0]);
-    shape->eyes_pool = tiles_pool_need(&t, l->model.config.n_cols);
+    uint64_t weights = t.weight_bytes, pool = tiles_pool_need(&t, l->model.config.n_cols);
     tower_release(&t);
+    struct vision_plan plan = { .file = file,
+                                .device = l->devices.at[0],
+                                .n_out = l->model.config.n_cols,
+                                .exact = shape->exact,
+                                .invariant = shape->invariant };
+    if (!tiles_scratch_need(plan, &shape->eyes_scratch, &err))
+        return;
+    shape->eyes_weights = weights;
+    shape->eyes_pool = pool;
 }

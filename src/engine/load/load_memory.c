@@ -2,34 +2,83 @@
 #include "engine/load/load_memory.h"
 #include "base/log.h"
 #include "engine/load/load_split.h"
+#include "engine/stage/outline.h"
 #include "engine/stage/ways.h"
 
-void load_memory_add(struct place_memory *sum, struct place_memory need, const struct device *d)
+static bool outline(const struct engine_loaded *l, const struct model *m, const struct placement *p,
+                    const struct stage_shape *shape, struct outline *outline, struct err *err)
 {
-    sum->weights += need.weights;
-    sum->pages += need.pages;
-    sum->scratch += need.scratch;
-    sum->copied += d->can_use_file ? need.copied : need.weights;
+    struct outline_request r = { .model = m,
+                                 .devices = &l->devices,
+                                 .shape = shape,
+                                 .placement = p,
+                                 .adapters = &l->adapters,
+                                 .exact = l->options.exact };
+    return outline_stages(&r, outline, err);
 }
 
-// The memory that the stages on a device, and on devices that share its memory, need together.
-static struct place_memory memory_on(const struct engine_loaded *l, const struct stage_shape *shape,
-                                     const struct device *device)
+static bool rank_needs(const struct engine_loaded *l, const struct stage_shape *shape,
+                       struct load_needs *needs, struct err *err)
+{
+    struct layer_range all = { 0, l->model.config.n_layers };
+    struct outline found;
+
+    for (uint32_t i = 0; i < l->n_parts; i++) {
+        struct placement p = { .layers = { all }, .device = { i }, .n = 1 };
+        struct stage_shape own = load_split_shape(l, shape, i);
+        if (!outline(l, &l->parts[i], &p, &own, &found, err))
+            return false;
+        needs->stages[i] = place_range_memory(&l->parts[i], &own, all);
+        needs->stages[i].scratch = found.scratch[0] + needs->stages[i].tower_scratch;
+    }
+    needs->n = l->n_parts;
+    return true;
+}
+
+bool load_memory_needs(const struct engine_loaded *l, const struct stage_shape *shape,
+                       struct load_needs *needs, struct err *err)
 {
     const struct placement *p = &l->placement;
+    struct outline found;
+
+    *needs = (struct load_needs){ .n = p->n };
+    if (l->n_parts)
+        return rank_needs(l, shape, needs, err);
+    if (!outline(l, &l->model, p, shape, &found, err))
+        return false;
+    for (uint32_t i = 0; i < p->n; i++) {
+        needs->stages[i] = place_range_memory(&l->model, shape, p->layers[i]);
+        needs->stages[i].scratch = found.scratch[i] + needs->stages[i].tower_scratch;
+        needs->experts[i] = place_experts_memory(&l->model, shape, p->layers[i]);
+        needs->experts[i].scratch = found.experts[i];
+    }
+    if (p->n == 1 && !l->remote) // an embedding that is also the head counts once
+        needs->stages[0].weights = place_memory(&l->model, shape).weights;
+    return true;
+}
+
+static void add_on(struct place_memory *sum, const struct place_memory *need, const struct device *on,
+                   const struct device *device)
+{
+    if (!on || (device && !devices_share_memory(device, on)))
+        return;
+    sum->weights += need->weights;
+    sum->pages += need->pages;
+    sum->scratch += need->scratch;
+    sum->tower_weights += need->tower_weights;
+    sum->tower_scratch += need->tower_scratch;
+    sum->copied += on->can_use_file ? need->copied : need->weights;
+}
+
+struct place_memory load_memory_sum(const struct engine_loaded *l, const struct load_needs *needs,
+                                    const struct device *device)
+{
     struct place_memory sum = { 0 };
 
-    if (l->n_parts)
-        return load_split_memory(l, shape, device);
-    if (l->devices.n == 1 && !l->remote && devices_share_memory(device, l->devices.at[0]))
-        load_memory_add(&sum, place_memory(&l->model, shape), l->devices.at[0]);
-    for (uint32_t i = 0; i < p->n && (l->devices.n > 1 || l->remote); i++)
-        if (devices_share_memory(device, l->devices.at[p->device[i]]))
-            load_memory_add(&sum, place_range_memory(&l->model, shape, p->layers[i]),
-                            l->devices.at[p->device[i]]);
-    for (uint32_t i = 0; i < p->n; i++)
-        if (l->devices.experts && devices_share_memory(device, l->devices.experts))
-            load_memory_add(&sum, place_experts_memory(&l->model, shape, p->layers[i]), l->devices.experts);
+    for (uint32_t i = 0; i < needs->n; i++) {
+        add_on(&sum, &needs->stages[i], l->devices.at[l->n_parts ? i : l->placement.device[i]], device);
+        add_on(&sum, &needs->experts[i], l->devices.experts, device);
+    }
     return sum;
 }
 
@@ -48,11 +97,12 @@ static bool say_ways(const struct engine_loaded *l, const struct stage_shape *sh
                    ways);
 }
 
-static bool all_fit(const struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
+static bool all_fit(const struct engine_loaded *l, const struct stage_shape *shape,
+                    const struct load_needs *needs, struct err *err)
 {
     for (uint32_t i = 0; i < l->devices.n + (l->devices.experts != NULL); i++) {
         struct device *d = i < l->devices.n ? l->devices.at[i] : l->devices.experts;
-        struct place_memory need = memory_on(l, shape, d);
+        struct place_memory need = load_memory_sum(l, needs, d);
         if (!place_check(&need, d, shape->memory_share, err))
             return false;
     }
@@ -61,12 +111,15 @@ static bool all_fit(const struct engine_loaded *l, const struct stage_shape *sha
 
 bool load_memory_fits(const struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
+    struct load_needs needs;
     bool drafts = shape->drafts;
 
-    if (all_fit(l, shape, err))
+    if (!load_memory_needs(l, shape, &needs, err))
+        return false;
+    if (all_fit(l, shape, &needs, err))
         return true;
     shape->drafts = false;
-    if (!drafts || !all_fit(l, shape, err))
+    if (!drafts || !load_memory_needs(l, shape, &needs, err) || !all_fit(l, shape, &needs, err))
         return say_ways(l, shape, err);
     log_line(LOG_INFO, "load", "no memory for the layer that drafts tokens; it is left out");
     return true;

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/group/group.h"
-#include "engine/load/load_memory.h"
+#include "engine/stage/place.h"
 #include "models/split/model_part.h"
 
 STATIC_ASSERT((int)GROUP_MOST == (int)MAX_DEVICES);
@@ -67,19 +67,27 @@ bool load_split_check_devices(const struct engine_loaded *l, struct err *err)
     return true;
 }
 
-struct place_memory load_split_memory(const struct engine_loaded *l, const struct stage_shape *shape,
-                                      const struct device *device)
+struct stage_shape load_split_shape(const struct engine_loaded *l, const struct stage_shape *shape,
+                                    uint32_t i)
 {
-    struct layer_range all = { 0, l->model.config.n_layers };
-    struct place_memory sum = { 0 };
     struct stage_shape own = *shape;
 
-    for (uint32_t i = 0; i < l->n_parts; i++) {
-        own.adapter_bytes = adapters_bytes(&l->adapters, &l->parts[i]);
-        if (!device || devices_share_memory(device, l->devices.at[i]))
-            load_memory_add(&sum, place_range_memory(&l->parts[i], &own, all), l->devices.at[i]);
-        own.eyes_weights = 0; // the first rank's alone
+    own.adapter_bytes = adapters_bytes(&l->adapters, &l->parts[i]);
+    if (i > 0) { // the tower is the first rank's
+        own.eyes_weights = 0;
         own.eyes_scratch = shape->eyes_pool;
+    }
+    return own;
+}
+
+uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_shape *shape)
+{
+    struct layer_range all = { 0, l->model.config.n_layers };
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < l->n_parts; i++) {
+        struct stage_shape own = load_split_shape(l, shape, i);
+        sum += place_range_memory(&l->parts[i], &own, all).weights;
     }
     return sum;
 }

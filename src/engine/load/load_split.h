@@ -9,9 +9,11 @@ bool load_split_is_asked(const struct ingot_engine_options *options);
 bool load_split_make(struct engine_loaded *l, struct err *err);
 // The devices are open: one for each rank, all of one kind.
 bool load_split_check_devices(const struct engine_loaded *l, struct err *err);
-// What the ranks need on devices that share their memory with this one.
-struct place_memory load_split_memory(const struct engine_loaded *l, const struct stage_shape *shape,
-                                      const struct device *device);
+// The shape as rank i has it, which differs in its adapters and its part of the eyes.
+struct stage_shape load_split_shape(const struct engine_loaded *l, const struct stage_shape *shape,
+                                    uint32_t i);
+// Bytes of the ranks' weights in their files.
+uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_shape *shape);
 // The other ranks of the engine's one stage, which exists. pool: that stage's, of pictures, or NULL.
 bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err);

@@ -208,6 +208,8 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
                        (shape->max_rows * row + (has_head ? shape->max_outputs * logits_cols(m) : 0)) +
                    slots + // of activations from the stage before (engine/flight/pipeline.h)
                    (layers.first == 0 ? shape->eyes_scratch : 0),
+        .tower_weights = layers.first == 0 ? shape->eyes_weights : 0,
+        .tower_scratch = layers.first == 0 ? shape->eyes_scratch : 0,
         .copied = range_weights(m, layers, copied_bytes) + (drafts ? draft_weights(m, copied_bytes) : 0) -
                   place_experts_memory(m, shape, layers).copied +
                   (layers.first == 0 ? shape->eyes_weights : 0) +

@@ -15,13 +15,14 @@ struct placement {
 bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, uint32_t n_devices,
                   struct err *err);
 
-// Bytes that an engine of this shape needs, computed before loading. Weights count with their size in the
-// file: where the device has a copy of its own, the file's memory is released. A range of layers counts the
-// embedding with the first layer, and the last norm and the head with the last one. Experts that are away
-// count apart.
+// Bytes that an engine of this shape needs, computed before loading. Scratch is a rough sum, for choosing
+// among ways; outline.h has it exactly. Weights count with their size in the file: where the device has a
+// copy of its own, the file's memory is released. A range of layers counts the embedding with the first
+// layer, and the last norm and the head with the last one. Experts that are away count apart.
 struct place_memory {
-    uint64_t weights, pages, scratch; // pages: and the states of recurrent layers
-    uint64_t copied;                  // of the weights: what no device can use as it lies in the file
+    uint64_t weights, pages, scratch;      // pages: and the states of recurrent layers
+    uint64_t copied;                       // of the weights: what no device can use as it lies in the file
+    uint64_t tower_weights, tower_scratch; // of the weights and of scratch: a tower's that reads pictures
 };
 // Whether no layer needs what another stage has; whether a stage may begin at a layer.
 bool place_borders_fit(const struct placement *p, const struct model *m, struct err *err);

@@ -59,7 +59,7 @@ static void read_all(struct stage *s, const struct file_tensor *t, void *to)
 // Reads into memory what the file does not hold in the needed form. flat: the tensor's shape as a matrix.
 static bool bring(struct stage *s, const struct file_tensor *t, struct file_tensor *flat, struct err *err)
 {
-    if (t->data)
+    if (t->data || s->device->outlines)
         return true;
     void *numbers = s->joined[s->n_weights] = mem_alloc_aligned(t->bytes, 64);
     if (!numbers)
@@ -159,7 +159,7 @@ static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct s
         return err_memory(err, "a vector");
     if (t->data)
         quant_info(t->format)->decode(t->data, scale, n);
-    else
+    else if (!s->device->outlines)
         model_tensor_read(t, 0, n, scale); // fp32
     for (uint32_t i = 0; i < n; i++)
         scale[i] *= m->factors.head;
@@ -385,7 +385,8 @@ static bool make_block(struct stage *s, const struct stage *before, uint64_t byt
 
     if (s->borrows_block)
         return true;
-    void *at = !s->device->queue && queue && queue->pin ? queue->pin(before->device, bytes) : NULL;
+    bool pins = !s->device->queue && queue && queue->pin && !s->device->outlines;
+    void *at = pins ? queue->pin(before->device, bytes) : NULL;
     if (!at)
         return buffer_alloc(s->device, bytes, &s->block, err);
     memset(at, 0, bytes);

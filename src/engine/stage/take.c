@@ -25,7 +25,8 @@ static bool take_vector(const struct take *k, const struct file_tensor *t, const
 
     if (!numbers)
         return err_memory(err, "a vector");
-    quant_info(t->format)->decode(t->data, numbers, n);
+    if (!k->device->outlines)
+        quant_info(t->format)->decode(t->data, numbers, n);
     bool ok = take_numbers(k, numbers, (uint32_t)n, name, w, err);
     mem_free(numbers);
     return ok;
@@ -45,7 +46,7 @@ bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_
                                     use,     name };
     if (!weight_create(k->device, &source, w, err))
         return false;
-    if (k->file && w->buffer.host != t->data) // the device has a copy of its own
+    if (k->file && w->buffer.host != t->data && !k->device->outlines) // the device has a copy of its own
         model_file_forget(k->file, t);
     return true;
 }

@@ -113,7 +113,7 @@ static uint32_t choose_buckets(const struct tower *t, struct device *device,
 
     for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
         buckets[n++] = tiles;
-    if (!device || !device->queue || most <= 4)
+    if (!device->queue || most <= 4)
         return n;
     device->ops->info(device, &info);
     if (info.memory_bytes >= LARGE_DEVICE_BYTES)
@@ -121,24 +121,10 @@ static uint32_t choose_buckets(const struct tower *t, struct device *device,
     return n;
 }
 
-uint64_t vision_scratch_need(const struct tower *t, struct device *device, uint32_t n_places)
-{
-    const struct tower_config *c = &t->config;
-    uint64_t square = (uint64_t)c->n_cols * c->scale * c->scale, n_tiles = 0;
-    uint32_t buckets[VISION_MOST_BUCKETS], n = choose_buckets(t, device, buckets);
-    uint64_t row = 8ull * c->n_cols + 2ull * c->n_ffn + 6ull * c->patch * c->patch,
-             output = 3 * square + 4ull * c->n_out;
-
-    for (uint32_t i = 0; i < n; i++)
-        n_tiles += buckets[i];
-    return 4 * (n_tiles * (tower_tile_rows(t) * row + tower_rows(t) * output) +
-                (uint64_t)n_places * tower_rows(t) * c->n_out) +
-           3ull * buckets[n - 1] * c->processor.tile * c->processor.tile;
-}
-
 uint64_t vision_scratch_bytes(const struct vision *v)
 {
-    uint64_t bytes = v->pixels.bytes + v->pool.bytes;
+    uint64_t bytes = v->pixels.bytes + v->places.bytes + v->pool.bytes + v->history.bytes + v->step.bytes +
+                     v->encoded.bytes;
 
     for (uint32_t i = 0; i < v->n_buckets; i++)
         bytes += tape_scratch_bytes(v->tapes[i]);

@@ -48,10 +48,8 @@ struct vision_tile {
     uint32_t place;     // in the pool
 };
 
-// Bytes that a tower takes beside its weights, on this device or, NULL, on a processor: pixels, pool, and the
-// scratch of its tapes, computed before they are recorded.
-uint64_t vision_scratch_need(const struct tower *t, struct device *device, uint32_t n_places);
-uint64_t vision_scratch_bytes(const struct vision *v); // that it takes
+// Bytes that it takes beside its weights: pixels, pool, and the scratch of its tapes.
+uint64_t vision_scratch_bytes(const struct vision *v);
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err);
 void vision_release(struct vision *v); // zeroed is allowed
 uint64_t vision_tile_bytes(const struct vision *v);

@@ -73,9 +73,11 @@ static void predict(struct profile_job *job, const struct ingot_engine_options *
     struct ingot_error ignored; // opening says what is wrong
 
     if (ingot_engine_estimate(options, &memory, &ignored))
-        job->result.predicted = (struct memory_use){ .weights = memory.weight_bytes,
-                                                     .pages = memory.page_bytes,
-                                                     .scratch = memory.scratch_bytes };
+        job->result.predicted =
+            (struct memory_use){ .weights = memory.weight_bytes - memory.tower_weight_bytes,
+                                 .pages = memory.page_bytes,
+                                 .scratch = memory.scratch_bytes - memory.tower_scratch_bytes,
+                                 .tower = memory.tower_weight_bytes + memory.tower_scratch_bytes };
     job->resident_before = resident();
 }
 
