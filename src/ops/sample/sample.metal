@@ -13,6 +13,7 @@
 
 #define BINS        256u
 #define DIGITS      3u
+#define COUNTERS    (DIGITS + 2)
 #define WEIGHT_BITS 36u
 
 static u32 order_of(f32 logit) // rises with the logit
@@ -111,8 +112,8 @@ kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]],
 
 struct draw_room { // of the threadgroup
     threadgroup struct sample_part *parts;
-    threadgroup atomic_uint *sums; // [DIGITS][BINS]
-    threadgroup ulong *found;      // prefix, what is left to the limit
+    threadgroup atomic_uint *sums; // [DIGITS][BINS], then how many and the sum of their indices: [2][BINS]
+    threadgroup ulong *found;      // prefix, what is left to the limit, whether the key is whole
     u32 thread_index;
 };
 
@@ -224,7 +225,7 @@ static u64 share_of(thread const struct candidates &c, thread const struct goal 
 
 static void digits_clear(thread const struct draw_room &room)
 {
-    for (u32 i = room.thread_index; i < DIGITS * BINS; i += DRAW_THREADS)
+    for (u32 i = room.thread_index; i < COUNTERS * BINS; i += DRAW_THREADS)
         atomic_store_explicit(&room.sums[i], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 }
@@ -236,6 +237,26 @@ static void digits_add(thread const struct draw_room &room, u32 bin, u64 share)
             atomic_fetch_add_explicit(&room.sums[i * BINS + bin], digit, memory_order_relaxed);
     }
 }
+// The same by a whole simdgroup, whose lanes often have one bin: its digits are summed first, since additions
+// to one place wait for each other. Lanes may have sums of many candidates: 32 times 2^23 fit a digit.
+static void digits_add_together(thread const struct draw_room &room, u32 bin, u64 share)
+{
+    for (u32 first = simd_max(share ? bin + 1 : 0); first > 0; first = simd_max(share ? bin + 1 : 0)) {
+        bool mine = share && bin + 1 == first;
+        for (u32 i = 0; i < DIGITS; i++) {
+            u32 digit = simd_sum(mine ? u32(share >> (12 * i)) & (i + 1 < DIGITS ? 4095u : ~0u) : 0);
+            if (digit && room.thread_index % 32 == 0)
+                atomic_fetch_add_explicit(&room.sums[i * BINS + first - 1], digit, memory_order_relaxed);
+        }
+        share = mine ? 0 : share;
+    }
+}
+// Where one candidate alone is in the bin, its index is the sum.
+static void count_add(thread const struct draw_room &room, u32 bin, u32 i)
+{
+    atomic_fetch_add_explicit(&room.sums[DIGITS * BINS + bin], 1u, memory_order_relaxed);
+    atomic_fetch_add_explicit(&room.sums[(DIGITS + 1) * BINS + bin], i, memory_order_relaxed);
+}
 static u64 digits_sum(thread const struct draw_room &room, u32 bin)
 {
     u64 sum = 0;
@@ -245,33 +266,60 @@ static u64 digits_sum(thread const struct draw_room &room, u32 bin)
     return sum;
 }
 
+// One byte of the keys that share a prefix: what each adds, in its bin.
+static void bytes_add(thread const struct candidates &c, thread const struct goal &g,
+                      thread const struct draw_room &room, u32 shift, u64 prefix)
+{
+    u64 above = shift == 56 ? 0 : ~u64(0) << (shift + 8);
+
+    digits_clear(room);
+    for (u32 first = 0; first < c.n; first += DRAW_THREADS) {
+        u32 i = first + room.thread_index, bin = 0;
+        u64 share = 0;
+        if (i < c.n) {
+            share = share_of(c, g, i, above, prefix);
+            bin = u32(key_of(c.logits[i], i) >> shift) & 255u;
+        }
+        if (shift == 56) // a sign and most of an exponent: a few bins have nearly all
+            digits_add_together(room, bin, share);
+        else if (share)
+            digits_add(room, bin, share);
+        if (shift == 32 && share)
+            count_add(room, bin, i);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
 // Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches
-// the limit? All zeros where all keys together do not reach it.
+// the limit? All zeros where all keys together do not reach it. After four bytes the logit is known, and
+// mostly one candidate has it: then its index is known too, and the four bytes of it need no pass.
 static u64 descend(thread const struct candidates &c, thread const struct goal &g,
                    thread const struct draw_room &room)
 {
     u64 prefix = 0, left = g.limit;
 
     for (u32 shift = 64; shift > 0;) {
-        u64 above = shift == 64 ? 0 : ~u64(0) << shift;
         shift -= 8;
-        digits_clear(room);
-        for (u32 i = room.thread_index; i < c.n; i += DRAW_THREADS) {
-            u64 share = share_of(c, g, i, above, prefix);
-            if (share)
-                digits_add(room, u32(key_of(c.logits[i], i) >> shift) & 255u, share);
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
+        bytes_add(c, g, room, shift, prefix);
         if (room.thread_index == 0) {
             u32 byte = 255;
             while (byte > 0 && digits_sum(room, byte) < left)
                 left -= digits_sum(room, byte--);
             room.found[0] = prefix | u64(byte) << shift;
             room.found[1] = left;
+            room.found[2] = 0;
+            if (shift == 32 && digits_sum(room, byte) >= left &&
+                atomic_load_explicit(&room.sums[DIGITS * BINS + byte], memory_order_relaxed) == 1) {
+                u32 i = atomic_load_explicit(&room.sums[(DIGITS + 1) * BINS + byte], memory_order_relaxed);
+                room.found[0] |= u64(~i) & 0xffffffffu;
+                room.found[2] = 1;
+            }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         prefix = room.found[0];
         left = room.found[1];
+        if (room.found[2])
+            break;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     return prefix;
@@ -280,9 +328,12 @@ static u64 descend(thread const struct candidates &c, thread const struct goal &
 static u64 sum_weights(thread const struct candidates &c, thread const struct goal &g,
                        thread const struct draw_room &room)
 {
+    u64 mine = 0;
+
     digits_clear(room);
     for (u32 i = room.thread_index; i < c.n; i += DRAW_THREADS)
-        digits_add(room, 0, share_of(c, g, i, 0, 0));
+        mine += share_of(c, g, i, 0, 0);
+    digits_add_together(room, 0, mine);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     u64 sum = digits_sum(room, 0);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -364,8 +415,8 @@ sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant stru
             uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup struct sample_part best_room[32];
-    threadgroup atomic_uint sums[DIGITS * BINS];
-    threadgroup ulong found[2];
+    threadgroup atomic_uint sums[COUNTERS * BINS];
+    threadgroup ulong found[3];
     struct draw_room room = { best_room, sums, found, thread_index };
     u32 output = at.x, n = args.sample.n_tokens;
 
