@@ -1,6 +1,9 @@
 # CUDA kernels without PTX on an emulated GPU (docs/testing.md), for tests on Linux: one library that runs them, one of the kernels, compiled as
-# C++ under its checker. Where the Metal emulator is, since it wants the same compiler.
-set(CUDA_EMULATED ${METAL_EMU})
+# C++ under its checker. Where the Metal emulator is, since it wants the same compiler; its checker finds what AddressSanitizer would.
+set(CUDA_EMULATED OFF)
+if(METAL_EMU AND NOT INGOT_SANITIZE)
+  set(CUDA_EMULATED ON)
+endif()
 if(CUDA_EMULATED)
   set(CUDA_EMULATED_DIR ${CMAKE_SOURCE_DIR}/tests/cuda_emulated)
   file(GLOB CUDA_EMULATED_RUN CONFIGURE_DEPENDS ${CUDA_EMULATED_DIR}/run/*.c)

@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/api.h"
 #include "engine/api/memory_use.h"
+#include "engine/group/group.h"
 #include "engine/tiles.h"
 #include "open_engine.h"
 
@@ -22,10 +23,13 @@ static void check_memory_parts(const struct ingot_engine_options *o, bool odd)
     assert_ok(ingot_engine_estimate(o, &m, &error), &error);
     struct ingot_engine *engine = open_or_fail(o);
     const struct tile_cache *tiles = engine->inner.tiles;
+    const struct rank_group *group = engine->inner.loaded->group;
     struct memory_use use = memory_use_of(engine);
     assert_int_equal(use.pages, m.page_bytes);
     assert_int_equal(use.scratch, m.scratch_bytes - m.tower_scratch_bytes);
-    assert_int_equal(tiles ? vision_scratch_bytes(&tiles->vision) : 0, m.tower_scratch_bytes);
+    assert_int_equal((tiles ? vision_scratch_bytes(&tiles->vision) : 0) +
+                         (group ? group_pool_bytes(group) : 0),
+                     m.tower_scratch_bytes);
     assert_true(use.scratch > 0);
     if (!odd) {
         check_within(o->model, "weights", use.weights, m.weight_bytes - m.tower_weight_bytes);

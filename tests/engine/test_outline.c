@@ -60,8 +60,9 @@ static void options_are_taken_into_account(void **state)
     check_memory_parts(&o, false);
     o = options_of(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
     o.n_tensor_parallel = 2;
-    check_memory_parts(&o,
-                       true); // rows that ranks read of a tied matrix are counted by each, and are the file's
+    check_memory_parts(&o, true); // each rank counts a tied matrix's rows in the file, which no one takes
+    o.model = SOURCE_DIR "/models/ingot-eyes-q8_0.gguf";
+    check_memory_parts(&o, true);
     o = options_of(SOURCE_DIR "/tests/golden/qwen3moe/model.gguf");
     o.experts = "cpu:1";
     check_memory_parts(&o, true);
