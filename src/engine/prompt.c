@@ -6,6 +6,7 @@
 #include "engine/prompt_pictures.h"
 #include "base/mem.h"
 #include "models/arch.h"
+#include "text/json_memory.h"
 
 enum { MAX_BEGUN_SPANS = 4 };
 
@@ -36,7 +37,7 @@ static bool read_text(const struct engine *e, const struct ingot_request_options
 static json_t *read_json(const char *text, const char *what, struct err *err)
 {
     json_error_t where;
-    json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    json_t *value = json_memory_read(str_from(text), JSON_REJECT_DUPLICATES, &where);
 
     if (!value)
         err_set(err, ERR_INPUT, "%s: this is no JSON: %s", what, where.text);

@@ -2,6 +2,7 @@
 #include "hub/hub_file_list.h"
 #include <jansson.h>
 #include "base/log.h"
+#include "text/json_memory.h"
 
 // The digest that names the blob: LFS files have a SHA-256, others are git objects.
 static bool read_oid(const json_t *entry, struct hub_file *f)
@@ -57,13 +58,15 @@ static bool read_siblings(const json_t *siblings, struct hub_files *files, struc
 bool hub_file_list_read(struct str json, struct hub_files *files, struct arena *arena, struct err *err)
 {
     json_error_t where;
-    json_t *list = json_loadb(json.at, json.n, 0, &where);
+    json_t *list = json_memory_read(json, 0, &where);
     const char *sha = json_string_value(json_object_get(list, "sha"));
     const json_t *siblings = json_object_get(list, "siblings");
     bool ok = false;
 
     *files = (struct hub_files){ 0 };
-    if (!list)
+    if (!list && json_memory_failed())
+        err_memory(err, "a list of files");
+    else if (!list)
         err_set(err, ERR_INPUT, "the list of files is no JSON: line %d, column %d", where.line, where.column);
     else if (!sha || !hub_hex(str_from(sha), HUB_COMMIT))
         err_set(err, ERR_INPUT, "the list of files has no \"sha\" of %d hexadecimal digits", HUB_COMMIT);

@@ -1,6 +1,6 @@
 // json_memory.c - see json_memory.h.
 #include "text/json_memory.h"
-#include <jansson.h>
+#include <stdio.h>
 #include "base/mem.h"
 
 static _Thread_local bool failed;
@@ -24,4 +24,16 @@ bool json_memory_failed(void)
 
     failed = false;
     return was;
+}
+
+json_t *json_memory_read(struct str json, size_t flags, json_error_t *where)
+{
+    failed = false; // what failed before is another's
+    json_t *value = json_loadb(json.at ? json.at : "", json.n, flags, where);
+
+    if (!failed)
+        return value;
+    json_decref(value);
+    snprintf(where->text, sizeof where->text, "out of memory");
+    return NULL;
 }

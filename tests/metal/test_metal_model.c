@@ -349,7 +349,7 @@ static void a_model_that_is_too_large_is_refused(void **state)
 {
     (void)state;
     emulator_needed();
-    expect_too_large(20, "what fits: "); // it needs 21
+    expect_too_large(20, "what fits: ");        // it needs 21
     expect_too_large(8, "use a smaller model"); // less than its weights
 }
 

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include "base/file.h"
 #include "main/chat/conversation.h"
+#include "text/json_memory.h"
 
 enum { MAX_BYTES = 1 << 26, MAX_MESSAGES = 100000 };
 
@@ -66,7 +67,7 @@ static bool parse(struct conversation *c, struct str json, struct err *err)
 {
     struct conversation read = { 0 };
     json_error_t error;
-    json_t *root = json_loadb(json.at, json.n, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_memory_read(json, JSON_REJECT_DUPLICATES, &error);
 
     if (!root)
         return err_set(err, ERR_INPUT, "line %d: %s", error.line, error.text);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/api/verify.h"
+#include "text/json_memory.h"
 
 enum { MOST_BYTES = 256 << 20 };
 
@@ -198,7 +199,7 @@ bool record_read(struct record *r, const char *path, struct err *err)
         buf_free(&text);
         return false;
     }
-    r->root = json_loadb(text.at ? text.at : "", text.n, JSON_REJECT_DUPLICATES, &wrong);
+    r->root = json_memory_read(buf_as_str(&text), JSON_REJECT_DUPLICATES, &wrong);
     buf_free(&text);
     bool ok = r->root ? read_all(r, err)
                       : err_set(err, ERR_INPUT, "line %d: %s; want a record as ingot run --record writes it",

@@ -10,6 +10,7 @@
 #include "model_tools/trellis/trellis_encode.h"
 #include "models/arch.h"
 #include "models/binding/joined.h"
+#include "text/json_memory.h"
 
 enum { MAX_COPIED = 1 << 28 };
 
@@ -245,7 +246,7 @@ static bool write_file(const char *folder, const char *name, struct str text, st
 static bool write_config(const struct trellis_options *o, struct str text, struct err *err)
 {
     json_error_t problem;
-    json_t *config = json_loadb(text.at, text.n, 0, &problem);
+    json_t *config = json_memory_read(text, 0, &problem);
     json_t *how = json_pack("{s:s, s:s, s:i, s:i, s:s}", "quant_method", "exl3", "version", "0.0.2", "bits",
                             (int)o->bits, "head_bits", (int)o->head_bits, "codebook", "mul1");
     bool ok = config && json_object_set_new(config, "quantization_config", how) == 0;

@@ -61,7 +61,7 @@ static bool mend_surrogates(char *text, size_t n)
 
 static json_t *parse(struct str body, json_error_t *where)
 {
-    return json_loadb(body.at, body.n, JSON_REJECT_DUPLICATES, where);
+    return json_memory_read(body, JSON_REJECT_DUPLICATES, where);
 }
 
 static json_t *parse_mended(struct str body, json_error_t *where)
@@ -118,12 +118,12 @@ static void describe_fault(struct str body, const json_error_t *where, struct er
 static json_t *parse_or_describe(struct str body, struct err *err)
 {
     json_error_t where, again;
-    json_memory_failed(); // what failed before is another's
     json_t *value = parse(body, &where);
+    bool no_memory = !value && json_memory_failed();
 
-    if (!value && str_find(body, STR("\\u")) != SIZE_MAX)
+    if (!value && !no_memory && str_find(body, STR("\\u")) != SIZE_MAX)
         value = parse_mended(body, &again);
-    if (!value && (json_error_code(&where) == json_error_out_of_memory || json_memory_failed()))
+    if (!value && (no_memory || json_memory_failed()))
         err_memory(err, "the body");
     else if (!value)
         describe_fault(body, &where, err);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/schema_writer.h"
+#include "text/json_memory.h"
 
 bool schema_refuse(const struct writer *w, const char *what)
 {
@@ -470,8 +471,10 @@ bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err
 bool schema_to_grammar(struct str json, struct buf *gbnf, struct err *err)
 {
     json_error_t where;
-    json_t *schema = json_loadb(json.at, json.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *schema = json_memory_read(json, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
 
+    if (!schema && json_memory_failed())
+        return err_memory(err, "a schema");
     if (!schema)
         return err_set(err, ERR_INPUT, "schema: it is not JSON: %.150s at byte %d", where.text,
                        where.position);

@@ -262,7 +262,7 @@ static bool read_tokenizer(struct tokenizer *t, const json_t *root, struct err *
 bool tokenizer_load_json(struct tokenizer **t, struct str json, struct err *err)
 {
     json_error_t why;
-    json_t *root = json_loadb(json.at ? json.at : "", json.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    json_t *root = json_memory_read(json, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
 
     *t = NULL;
     if (!root && (json_memory_failed() || !why.text[0]))
