@@ -17,12 +17,15 @@ static int open_regular(const char *path, struct stat *info, struct err *err)
         err_set(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: cannot open: %s", path, strerror(errno));
         return -1;
     }
-    if (fstat(fd, info) != 0 || !S_ISREG(info->st_mode)) {
+    bool told = fstat(fd, info) == 0;
+    if (told && S_ISREG(info->st_mode))
+        return fd;
+    if (told)
         err_set(err, ERR_INPUT, "%s: not a regular file", path);
-        close(fd);
-        return -1;
-    }
-    return fd;
+    else
+        err_set(err, ERR_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+    close(fd);
+    return -1;
 }
 
 bool file_map_open(struct file_map *map, const char *path, struct err *err)
