@@ -120,6 +120,11 @@ static void print_text(struct reply *r, const struct ingot_event *event)
         parts_print(r);
 }
 
+static bool has_all(const struct reply *r)
+{
+    return !r->text.failed && !r->tokens.failed;
+}
+
 static bool on_event(void *arg, const struct ingot_event *event)
 {
     struct reply *r = arg;
@@ -136,7 +141,7 @@ static bool on_event(void *arg, const struct ingot_event *event)
     if (!r->settings->json || r->channels)
         print_text(r, event);
     out_flush();
-    return signals_interrupts() == 0 && out_state() == OUT_OPEN;
+    return signals_interrupts() == 0 && out_state() == OUT_OPEN && has_all(r);
 }
 
 static void set_pictures(json_t *line, const struct reply *r)
@@ -288,11 +293,13 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     options.n_messages = n_messages;
     options.text = n_messages ? NULL : text;
     r->text.n = r->tokens.n = 0;
+    r->text.failed = r->tokens.failed = false;
     r->result = (struct ingot_result){ 0 };
     signals_clear_interrupts();
     parts_begin(r, &options);
     options.keep_special = r->channels; // the marks of headers are control tokens
     bool ok = ingot_generate(r->engine, &options, on_event, r, &r->result, &error);
+    ok = ok && (has_all(r) || err_memory((struct err *)&error, "the answer"));
     if (!ok && r->result.finish == INGOT_FINISH_NONE)
         r->result = (struct ingot_result){ .finish = INGOT_FINISH_ERROR, .error = error };
     parts_end(r);
