@@ -120,7 +120,7 @@ static struct ingot_request *ask(struct ingot_engine *engine, uint32_t number, u
 }
 
 // Steps in which every request has a row and no prompt is read count; the first quartile of their times, as
-// tokens/s of all answers together.
+// tokens/s of all sequences together.
 static double measure_answers(struct ingot_engine *engine, const struct prediction_way *way)
 {
     struct ingot_request *requests[8];
