@@ -85,6 +85,13 @@ void gguf_write_strs(struct gguf_writer *w, const char *key, const struct str *v
         put_str(&w->metas, values[i]);
 }
 
+void gguf_write_bools(struct gguf_writer *w, const char *key, const bool *values, uint64_t n)
+{
+    put_array(w, str_from(key), GGUF_BOOL, n);
+    for (uint64_t i = 0; i < n; i++)
+        buf_append(&w->metas, &(unsigned char){ values[i] }, 1);
+}
+
 void gguf_write_i32s(struct gguf_writer *w, const char *key, const int32_t *values, uint64_t n)
 {
     put_array(w, str_from(key), GGUF_I32, n);

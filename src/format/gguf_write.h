@@ -29,6 +29,7 @@ void gguf_write_f32(struct gguf_writer *w, const char *key, float value);
 void gguf_write_bool(struct gguf_writer *w, const char *key, bool value);
 void gguf_write_str(struct gguf_writer *w, const char *key, struct str value);
 void gguf_write_strs(struct gguf_writer *w, const char *key, const struct str *values, uint64_t n);
+void gguf_write_bools(struct gguf_writer *w, const char *key, const bool *values, uint64_t n);
 void gguf_write_i32s(struct gguf_writer *w, const char *key, const int32_t *values, uint64_t n);
 void gguf_write_f32s(struct gguf_writer *w, const char *key, const float *values, uint64_t n);
 // Any value of a model_file, under its own key. One from a GGUF file keeps its exact type.

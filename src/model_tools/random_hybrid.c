@@ -78,8 +78,19 @@ static void key(struct gguf_writer *w, const char *arch, const char *part, uint3
     gguf_write_u32(w, name, value);
 }
 
+// Pairs of a head that turn by time, height and width; with text alone all turn by the token's place.
+static void rope_sections(struct gguf_writer *w, const char *arch, uint32_t n_rotated)
+{
+    int32_t n = (int32_t)n_rotated / 2;
+    const int32_t sections[] = { (n + 2) / 3, (n + 1) / 3, n / 3, 0 };
+    char name[96];
+
+    snprintf(name, sizeof name, "%s.rope.dimension_sections", arch);
+    gguf_write_i32s(w, name, sections, sizeof sections / sizeof *sections);
+}
+
 void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, const char *arch,
-                        uint32_t n_layers, uint32_t n_kv_heads)
+                        uint32_t n_layers, uint32_t n_kv_heads, uint32_t n_rotated)
 {
     int32_t heads[64];
     char name[96];
@@ -92,6 +103,7 @@ void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, co
         key(w, arch, "ssm.time_step_rank", h->n_v_heads);
         key(w, arch, "ssm.inner_size", h->n_v_heads * h->dim);
         key(w, arch, "full_attention_interval", 4);
+        rope_sections(w, arch, n_rotated);
         if (h->drafts)
             key(w, arch, "nextn_predict_layers", 1);
         return;

@@ -23,6 +23,6 @@ uint32_t random_hybrid_draft(uint64_t n_cols, struct random_hybrid_tensor tensor
 // The tensors of a recurrent layer, in place of attention's; returns how many.
 uint32_t random_hybrid_tensors(const struct random_hybrid *h, uint64_t n_cols,
                                struct random_hybrid_tensor tensors[RANDOM_HYBRID_TENSORS]);
-// The keys of arch; n_kv_heads: of layers with attention.
+// The keys of arch; n_kv_heads: of layers with attention; n_rotated: places of a head that turn.
 void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, const char *arch,
-                        uint32_t n_layers, uint32_t n_kv_heads);
+                        uint32_t n_layers, uint32_t n_kv_heads, uint32_t n_rotated);

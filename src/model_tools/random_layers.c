@@ -135,15 +135,21 @@ static void list(const struct random_sizes *h, struct gguf_writer *w, const char
 static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
 {
     int32_t kv[MOST_LAYERS];
+    bool windows[MOST_LAYERS];
 
-    for (uint32_t l = 0; l < h->n_layers; l++)
-        kv[l] = (int32_t)gemma_kv(h, (l + 1) % period(h) == 0);
+    for (uint32_t l = 0; l < h->n_layers; l++) {
+        windows[l] = (l + 1) % period(h) != 0;
+        kv[l] = (int32_t)gemma_kv(h, !windows[l]);
+    }
     list(h, w, "attention.head_count_kv", kv);
     key(h, w, "feed_forward_length", h->n_ffn);
     key(h, w, "attention.key_length_swa", h->head_dim / 2);
     key(h, w, "attention.value_length_swa", h->head_dim / 2);
     key(h, w, "attention.sliding_window", 1024);
-    key(h, w, "attention.sliding_window_pattern", period(h));
+    gguf_write_bools(w, "gemma4.attention.sliding_window_pattern", windows, h->n_layers);
+    key(h, w, "embedding_length_per_layer_input", 0);
+    key(h, w, "rope.dimension_count_swa", h->head_dim / 2);
+    gguf_write_f32(w, "gemma4.rope.freq_base_swa", 1e4f);
     gguf_write_f32(w, "gemma4.final_logit_softcapping", 30);
 }
 

@@ -396,6 +396,7 @@ static bool add_tensors(struct random_model *s)
     bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) &&
               (random_encoder_is(h->arch) || add(s, norm, 0, 0, h->n_cols)) &&
               (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols)) &&
+              (!is_arch(s, "gemma4") || add(s, "rope_freqs.weight", 0, 0, h->head_dim / 2)) &&
               add_listed(s, -1, tensors, random_encoder_top(h->name, h->arch, h->n_cols, tensors));
 
     for (uint32_t l = 0; ok && l < h->n_layers + has_draft(s); l++)
@@ -546,6 +547,16 @@ static void write_latent_keys(struct random_model *s)
         key_f32(s, "attention.temperature_scale", 0.1f);
 }
 
+static uint32_t n_rotated(const struct random_model *s)
+{
+    const struct random_shape *h = s->shape;
+
+    return s->latent                                     ? s->latent->rotated
+           : is_arch(s, "glm4moe") || is_arch(s, "glm4") ? h->head_dim / 2
+           : s->hybrid && s->hybrid->dim                 ? h->head_dim / 4
+                                                         : h->head_dim;
+}
+
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct random_shape *h = s->shape;
@@ -564,16 +575,12 @@ static void write_keys(struct random_model *s, uint32_t file_type)
         key_u32(s, "feed_forward_length", h->n_ffn);
     key_u32(s, "attention.head_count", h->n_heads);
     if (s->hybrid)
-        random_hybrid_keys(s->hybrid, &s->w, h->arch, h->n_layers, h->n_kv_heads);
+        random_hybrid_keys(s->hybrid, &s->w, h->arch, h->n_layers, h->n_kv_heads, n_rotated(s));
     else if (!listed)
         key_u32(s, "attention.head_count_kv", h->n_kv_heads);
     key_u32(s, "attention.key_length", h->head_dim);
     key_u32(s, "attention.value_length", s->latent ? s->latent->latent : h->head_dim);
-    key_u32(s, "rope.dimension_count",
-            s->latent                                     ? s->latent->rotated
-            : is_arch(s, "glm4moe") || is_arch(s, "glm4") ? h->head_dim / 2
-            : s->hybrid && s->hybrid->dim                 ? h->head_dim / 4
-                                                          : h->head_dim);
+    key_u32(s, "rope.dimension_count", n_rotated(s));
     key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(s, "rope.freq_base", h->rope_base);
     key_u32(s, "vocab_size", h->n_vocab);
@@ -638,6 +645,11 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
     if (e->from.n_dims == 1 && (decays || str_ends(e->name, STR("norm.weight")))) {
         for (uint64_t i = 0; i < e->from.dims[0]; i++)
             gguf_write_data(&s->w, &one, sizeof one);
+        return advance(s, e->from.bytes);
+    }
+    if (str_eq(e->name, STR("rope_freqs.weight"))) { // Gemma 4: a fourth of the pairs turn
+        for (uint64_t i = 0; i < e->from.dims[0]; i++)
+            gguf_write_data(&s->w, &(float){ i < e->from.dims[0] / 4 ? 1 : 1e30f }, sizeof(float));
         return advance(s, e->from.bytes);
     }
     const unsigned char *pool = pool_of(s, e->format);

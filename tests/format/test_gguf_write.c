@@ -31,6 +31,7 @@ static void what_is_written_is_read(void **state)
     static const struct str words[] = { { "a", 1 }, { "", 0 }, { "b\0c", 3 } };
     static const int32_t ints[] = { -1, 2 };
     static const float floats[] = { 0.5f };
+    static const bool bools[] = { false, true };
     unsigned char data[102];
     struct gguf_writer w;
     struct model_file *f;
@@ -45,6 +46,7 @@ static void what_is_written_is_read(void **state)
     gguf_write_strs(&w, "words", words, 3);
     gguf_write_i32s(&w, "ints", ints, 2);
     gguf_write_f32s(&w, "floats", floats, 1);
+    gguf_write_bools(&w, "bools", bools, 2);
     gguf_write_tensor(&w, STR("m"), QUANT_Q8_0, matrix, 2);
     gguf_write_tensor(&w, STR("v"), QUANT_F32, row, 1);
     gguf_write_begin(&w);
@@ -61,6 +63,8 @@ static void what_is_written_is_read(void **state)
     assert_true(m->n == 3 && str_eq(meta_at(m, 2).s, words[2]) && meta_at(m, 1).s.n == 0);
     assert_true(meta_at(model_file_meta(f, "ints"), 0).i == -1 &&
                 meta_at(model_file_meta(f, "floats"), 0).f == 0.5);
+    m = model_file_meta(f, "bools");
+    assert_true(m->n == 2 && !meta_at(m, 0).b && meta_at(m, 1).b);
     const struct file_tensor *a = model_file_tensor(f, "m"), *b = model_file_tensor(f, "v");
     assert_true(a->format == QUANT_Q8_0 && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 &&
                 b->dims[0] == 5);
