@@ -1,9 +1,10 @@
 // prefill_budget.c - see prefill_budget.h.
 #include "engine/prefill_budget.h"
 #include <math.h>
+#include <stddef.h>
 
 enum { MEASURE_EVERY = 32, FIRST_ROWS = 8 };
-static const double FREE_NS = 1e6; // see prefill_budget.h
+static const double FREE_NS = 1e7; // see prefill_budget.h
 
 // What a step may take beyond its decode rows.
 static double room_ns(const struct prefill_budget *p)
@@ -26,16 +27,46 @@ void prefill_budget_note_encoding(struct prefill_budget *p, uint32_t n_decode)
     p->n_mixed += n_decode > 0;
 }
 
+// Between the largest size that has room and the next one; beyond all measured ones at most twice as many,
+// since what they cost is not known.
+static double rows_within(const struct prefill_size *sizes, double room)
+{
+    const struct prefill_size *fits = NULL, *next = NULL;
+
+    for (uint32_t i = 0; i < PREFILL_SIZES; i++) {
+        const struct prefill_size *s = &sizes[i];
+        if (s->rows == 0)
+            continue;
+        if (s->ns <= room) {
+            fits = s;
+            next = NULL;
+        } else if (!next)
+            next = s;
+    }
+    if (fits && next)
+        return fits->rows + (next->rows - fits->rows) * (room - fits->ns) / (next->ns - fits->ns);
+    if (fits)
+        return fits->rows * (room < 2 * fits->ns ? room / fits->ns : 2);
+    return next ? next->rows * room / next->ns : FIRST_ROWS;
+}
+
 uint32_t prefill_budget_rows(const struct prefill_budget *p, uint32_t n_decode, uint32_t most)
 {
     if (p->stretch <= 0 || n_decode == 0 || most == 0)
         return most;
     if (p->decode_ns == 0 || p->n_mixed >= MEASURE_EVERY)
         return 0;
-    double rows = p->row_ns > 0 ? room_ns(p) / p->row_ns : FIRST_ROWS;
-    double grown = 2.0 * p->last_rows + 1; // growth is limited, because row_ns may be far too low
-    rows = rows > grown && p->last_rows > 0 ? grown : rows;
+    double rows = rows_within(p->sizes, room_ns(p));
     return rows < 1 ? 1 : rows < most ? (uint32_t)rows : most;
+}
+
+static uint32_t size_of(uint32_t n_rows)
+{
+    uint32_t i = 0;
+
+    while (i + 1 < PREFILL_SIZES && 1u << i < n_rows)
+        i++;
+    return i;
 }
 
 static double follow(double known, double value)
@@ -52,9 +83,10 @@ void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n
         p->n_mixed = 0;
         return;
     }
+    struct prefill_size *size = &p->sizes[size_of(n_prefill)];
     // least: a floor for steps measured too fast
     double added = (double)ns - p->decode_ns, least = 0.02 * p->decode_ns;
-    p->row_ns = follow(p->row_ns, (added > least ? added : least) / n_prefill);
-    p->last_rows = n_prefill;
+    size->ns = follow(size->ns, added > least ? added : least);
+    size->rows = follow(size->rows, n_prefill);
     p->n_mixed++;
 }

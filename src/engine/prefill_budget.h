@@ -3,19 +3,25 @@
 //
 // Without a limit, a prompt of 32k tokens stretches every step to that of a full batch, and every stream
 // stutters until the prompt is read. The budget comes from measurements: the time of a step of decode rows
-// alone, and the time that a prefill row adds. A row costs more at higher positions, so both are running
-// averages. A step below one millisecond is never limited: the delay is not visible, and a small model that
-// reads its prompt in small chunks runs at half its speed. Results do not depend on the budget: every chunk
-// size gives the same bits.
+// alone, and the time that so many prefill rows add, by their number, since on a GPU a few rows cost as much
+// as a hundred. Rows cost more at higher positions, so all are running averages. A step below ten
+// milliseconds is never limited: a stream of a hundred tokens a second is faster than its reader, and prompts
+// in small chunks are read many times slower. Results do not depend on the budget: every chunk size gives the
+// same bits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { PREFILL_SIZES = 32 };
+struct prefill_size { // mixed steps of more than half of 2^i prefill rows and at most all; 0 rows: none yet
+    double rows, ns;  // ns: beyond the decode rows
+};
+
 struct prefill_budget {
-    double stretch;           // longest step, as a multiple of a step of decode rows alone; 0: no limit
-    double decode_ns, row_ns; // a step of decode rows alone; each prefill row. 0: not measured
-    uint32_t last_rows;       // prefill rows of the last mixed step
-    uint32_t n_mixed;         // steps with more than decode rows since decode_ns was measured
+    double stretch;   // longest step, as a multiple of a step of decode rows alone; 0: no limit
+    double decode_ns; // a step of decode rows alone; 0: not measured
+    uint32_t n_mixed; // steps with more than decode rows since decode_ns was measured
+    struct prefill_size sizes[PREFILL_SIZES];
 };
 
 // The number of prefill rows, at most `most`. 0: this step measures decode_ns.

@@ -6,6 +6,7 @@
 
 struct machine {
     double decode_ns, row_ns; // a step of answers alone; what a row of a prompt adds
+    double many_ns;           // what more than eight rows add beside that, however many
 };
 
 // The longest of 400 steps after the first 40 with one answer and a prompt that never ends; *rows: of the
@@ -18,7 +19,7 @@ static double longest_ns(const struct machine *m, uint32_t *rows)
     *rows = 0;
     for (int i = 0; i < 440; i++) {
         uint32_t n = prefill_budget_rows(&pace, 1, 511);
-        double ns = m->decode_ns + n * m->row_ns;
+        double ns = m->decode_ns + n * m->row_ns + (n > 8 ? m->many_ns : 0);
         prefill_budget_note(&pace, 1, n, (uint64_t)ns);
         if (i < 40)
             continue;
@@ -30,7 +31,7 @@ static double longest_ns(const struct machine *m, uint32_t *rows)
 
 static void a_prompt_stretches_no_step_beyond_the_limit(void **state)
 {
-    const struct machine large = { 10e6, 0.2e6 }, dear = { 2e6, 5e6 };
+    const struct machine large = { 10e6, 0.2e6, 0 }, dear = { 20e6, 50e6, 0 };
     uint32_t rows;
     (void)state;
     assert_true(longest_ns(&large, &rows) <= 1.75 * large.decode_ns);
@@ -39,13 +40,40 @@ static void a_prompt_stretches_no_step_beyond_the_limit(void **state)
     assert_true(rows > 380 && rows <= 400);
 }
 
-static void steps_below_a_millisecond_are_filled(void **state)
+static void steps_below_ten_milliseconds_are_filled(void **state)
 {
-    const struct machine small = { 0.08e6, 0.02e6 };
+    const struct machine small = { 0.08e6, 0.025e6, 0 };
     uint32_t rows;
     (void)state;
-    assert_true(longest_ns(&small, &rows) <= 1e6);
-    assert_true(rows > 400 * 40);
+    assert_true(longest_ns(&small, &rows) <= 10e6);
+    assert_true(rows > 380 * 390);
+}
+
+// A GPU: beyond eight rows a step costs 3 ms more at once, and then little with each row. Ten rows look as
+// if one cost 0.3 ms; the budget must learn that 200 cost no more than 7.
+static void rows_that_cost_little_in_company_come_together(void **state)
+{
+    const struct machine gpu = { 2e6, 0.02e6, 3e6 }, slow_gpu = { 20e6, 0.02e6, 30e6 };
+    uint32_t rows;
+    (void)state;
+    assert_true(longest_ns(&gpu, &rows) <= 10e6);
+    assert_true(rows > 380 * 200);
+    longest_ns(&slow_gpu, &rows); // room for 15 ms beside answers: eight rows, not more
+    assert_true(rows > 360 * 8 && rows < 400 * 10);
+}
+
+// One step that took long, because something was made ready in it, is forgotten.
+static void one_slow_step_does_not_last(void **state)
+{
+    struct prefill_budget pace = { .stretch = 1.75 };
+    uint32_t n = 0;
+    (void)state;
+    prefill_budget_note(&pace, 1, 0, 1000000);
+    for (int i = 0; i < 30; i++) {
+        n = prefill_budget_rows(&pace, 1, 511);
+        prefill_budget_note(&pace, 1, n, 1000000 + (i == 4 ? 300000000 : n * 20000ull));
+    }
+    assert_true(n > 400);
 }
 
 static void without_answers_or_limit_a_prompt_gets_all_rows(void **state)
@@ -84,7 +112,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_stretches_no_step_beyond_the_limit),
         cmocka_unit_test(the_encoder_has_the_time_of_a_prompt),
-        cmocka_unit_test(steps_below_a_millisecond_are_filled),
+        cmocka_unit_test(steps_below_ten_milliseconds_are_filled),
+        cmocka_unit_test(rows_that_cost_little_in_company_come_together),
+        cmocka_unit_test(one_slow_step_does_not_last),
         cmocka_unit_test(without_answers_or_limit_a_prompt_gets_all_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
