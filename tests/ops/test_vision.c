@@ -80,6 +80,7 @@ static void layernorm_is_close_at_every_length(void **state)
 struct all_heads {
     uint32_t n_heads, head_dim;
     uint32_t n_kv, reach; // 0: as many as heads; all rows
+    bool half;
 };
 
 // Rows of slot i depend on i and the row alone. The caller frees the result.
@@ -88,9 +89,9 @@ static float *play_attend_all(const struct cpu_options *options, const struct al
 {
     const uint32_t n_rows = rows_of_all(t), n = a->n_heads * a->head_dim;
     const uint32_t n_kv = (a->n_kv ? a->n_kv : a->n_heads) * a->head_dim;
-    struct attend_all op = { .n_heads = a->n_heads,
-                             .scale = 1 / sqrtf((float)a->head_dim),
-                             .reach = a->reach };
+    struct attend_all op = {
+        .n_heads = a->n_heads, .scale = 1 / sqrtf((float)a->head_dim), .reach = a->reach, .half = a->half
+    };
     struct bench b;
     float *at[3], *out, *copy = mem_alloc((size_t)n_rows * n * 4);
 
@@ -115,9 +116,12 @@ static float *play_attend_all(const struct cpu_options *options, const struct al
     return copy;
 }
 
-static const struct all_heads attentions[] = { { 1, 1, 0, 0 },  { 3, 16, 0, 0 }, { 4, 18, 0, 0 },
-                                               { 2, 72, 0, 0 }, { 2, 64, 0, 0 }, { 1, 131, 0, 0 },
-                                               { 6, 20, 2, 0 }, { 3, 16, 1, 5 }, { 2, 64, 2, 40 } };
+static const struct all_heads attentions[] = {
+    { 1, 1, 0, 0, false },  { 3, 16, 0, 0, true },   { 4, 18, 0, 0, false }, { 4, 18, 0, 0, true },
+    { 2, 72, 0, 0, false }, { 2, 72, 0, 0, true },   { 2, 64, 0, 0, false }, { 2, 64, 0, 0, true },
+    { 1, 1, 0, 0, true },   { 1, 131, 0, 0, false }, { 1, 131, 0, 0, true }, { 6, 20, 2, 0, false },
+    { 6, 20, 2, 0, true },  { 3, 16, 1, 5, true },   { 2, 64, 2, 40, true }
+};
 static const struct tiles batches[] = {
     { 1, { 1 } }, { 1, { 36 } }, { 3, { 64, 1, 7 } }, { 4, { 200, 33, 129, 5 } }, { 2, { 31, 32 } }
 };
@@ -136,7 +140,9 @@ static void attend_all_is_close_to_the_plain_loop(void **state)
             float *got =
                 play_attend_all(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, a, t, 0);
             double error = bench_error(want, got, (size_t)rows_of_all(t) * a->n_heads * a->head_dim);
-            if (!(error <= 1e-10))
+            // bf16: the largest scores are about 9, off by 9 / 2^9, and so are their weights: 3e-4 squared
+            bool half = sets[set] & CPU_AVX512_BF16 && a->half && a->reach == 0;
+            if (!(error <= (half ? 3e-4 : 1e-10)))
                 fail_msg("%u heads of %u, batch %u, features %x: error %.2e", a->n_heads, a->head_dim,
                          i / N_ATTENTIONS, sets[set], error);
             mem_free(got);

@@ -111,6 +111,7 @@ void tower_block_attention(struct tape *t, const struct tower_stage *s, uint32_t
                                           .k = k,
                                           .v = v,
                                           .n_heads = c->n_heads,
+                                          .half = true,
                                           .scale = 1 / sqrtf((float)(c->n_cols / c->n_heads)) });
     tape_label(t, "vision.layer%u.attn_out", l);
     add_product(t, x, (struct matmul){ .in = attended, .w = w->o, .bias = w->o_bias }, w->scale1);

@@ -21,7 +21,8 @@ void op_attend_all(struct tape *t, struct attend_all a)
                                     .head_dim = head_dim,
                                     .scale = a.scale,
                                     .n_kv_heads = n_kv_heads,
-                                    .reach = a.reach };
+                                    .reach = a.reach,
+                                    .half = a.half && !tape_limits(t)->exact };
     struct command *c = tape_add(t, OP_attend_all, "attend_all", &args, sizeof args);
     tape_reads(t, c, a.q);
     tape_reads(t, c, a.k);

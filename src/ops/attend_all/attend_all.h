@@ -13,7 +13,8 @@ struct attend_all_args {
     f32 scale;
     u32 n_kv_heads;
     u32 reach; // 0: all rows
-    u32 reserved[3];
+    u32 half;  // 1: q, k, v and the weights may be rounded to bf16 wherever that is faster
+    u32 reserved[2];
 };
 STATIC_ASSERT(sizeof(struct attend_all_args) == 32);
 
@@ -29,6 +30,9 @@ struct attend_all {
     uint32_t n_heads;
     float scale;
     uint32_t reach; // 0: all rows of the slot
+    // Unless the tape is exact, GPUs always round to bf16, which is many times faster there. Others only with
+    // this: pictures can afford it, vectors of texts are compared more closely.
+    bool half;
 };
 void op_attend_all(struct tape *t, struct attend_all a);
 

@@ -115,8 +115,18 @@ VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, cons
         sum_values(b, scores, row_sums, out, d, R, 1);
 }
 
+#if VEC_BF16
+#include "ops/vec/attend_all_bf16.h"
+#endif
+
 SIMD static void VEC(attend_all)(const struct attend_all_block *b)
 {
+#if VEC_BF16
+    if (b->args->half && b->args->reach == 0) {
+        attend_all_pairs(b);
+        return;
+    }
+#endif
     float *panels = b->local, *scores = panels + (size_t)attend_all_padded(b->n_keys) * b->args->head_dim;
     uint32_t row = 0;
 

@@ -8,8 +8,8 @@
 #include "device/cpu/cpu.h"
 #include "ops/activate/activate.h"
 #include "ops/attend/attend.h"
-#include "ops/attend_all/attend_all.h"
 #include "ops/rope_store/rope_store.h"
+#include "ops/vec/attend_all_block.h"
 #include "ops/vec/lora_rows.h"
 #include "ops/vec/recurrent_rows.h"
 
@@ -46,17 +46,6 @@ struct attend_merge { // of one row and n_heads query heads: the splits [first, 
 // Heads [first, last) of q's, then k's, then v's.
 struct head_range {
     uint32_t first, last;
-};
-
-// Rows of one slot at one head, which see the same keys; attention without pages.
-struct attend_all_block {
-    const struct attend_all_args *args;
-    const float *q, *k, *v; // of the first row, and of the first key
-    float *out;
-    size_t stride, kv_stride; // from row to row, in floats
-    uint32_t n_rows, n_keys;
-    uint32_t first; // the first row's number among the keys
-    float *local;   // attend_all_local_bytes
 };
 
 struct norm_row {                  // see rmsnorm.h
@@ -106,17 +95,6 @@ static inline size_t attend_local_bytes(const struct page_shape *s, uint32_t lat
                latent_dims || s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
     return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) *
            sizeof(float);
-}
-
-// Rows whose scores are made together; keys, padded so that every vector type has whole panels.
-enum { ATTEND_ALL_ROWS = 6, ATTEND_ALL_PANEL = 32 };
-static inline uint32_t attend_all_padded(uint32_t n_keys)
-{
-    return (n_keys + ATTEND_ALL_PANEL - 1) / ATTEND_ALL_PANEL * ATTEND_ALL_PANEL;
-}
-static inline size_t attend_all_local_bytes(const struct attend_all_args *args, uint32_t n_keys)
-{
-    return (size_t)attend_all_padded(n_keys) * (args->head_dim + ATTEND_ALL_ROWS) * sizeof(float);
 }
 
 struct row_range {
