@@ -281,16 +281,19 @@ static int remove_models(void **state)
     return rmdir(folder); // fails when something half-written stayed
 }
 
-static struct model_file *quantized(const char *input, const char *type, const char *output)
+static struct model_file *quantized_path(const char *input, const char *type, const char *output)
 {
     struct err err = { 0 };
     struct model_file *f;
-    struct quantize_options o = {
-        .input = path_of(input), .output = path_of(output), .type = type, .n_threads = 2
-    };
+    struct quantize_options o = { .input = input, .output = path_of(output), .type = type, .n_threads = 2 };
     assert_ok(quantize_file(&o, NULL, &err), &err);
-    assert_ok(model_file_open(&f, path_of(output), &err), &err);
+    assert_ok(model_file_open(&f, o.output, &err), &err);
     return f;
+}
+
+static struct model_file *quantized(const char *input, const char *type, const char *output)
+{
+    return quantized_path(path_of(input), type, output);
 }
 
 static const char *format_of(const struct model_file *f, const char *name)
@@ -409,6 +412,44 @@ static void rows_that_do_not_fit_fall_back(void **state)
     f = quantized("odder.gguf", "Q4_0", "out.gguf");
     check_formats(f, (const char *[]){ "output.weight", "F16", "token_embd.weight", "F16",
                                        "blk.2.ffn_down.weight", "Q4_0", NULL });
+    model_file_close(f);
+}
+
+// llama.cpp adds an encoder's and a tower's positions as they are, which it can in F32 alone, and its
+// convolution reads F16 and F32. Rows are too short for blocks here.
+static void what_is_added_to_rows_stays_whole(void **state)
+{
+    static const char *const types[] = { "F16", "BF16", "Q8_0" };
+    static const char *const products[] = { "F16", "BF16", "F16" };
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct model_file *f =
+            quantized_path(SOURCE_DIR "/tests/golden/smolvlm/mmproj.gguf", types[i], "out.gguf");
+        check_formats(f, (const char *[]){ "v.position_embd.weight", "F32", "v.patch_embd.weight", "F32",
+                                           "v.blk.0.ln1.weight", "F32", "v.blk.0.attn_q.bias", "F32",
+                                           "mm.model.fc.weight", products[i], NULL });
+        model_file_close(f);
+        f = quantized_path(SOURCE_DIR "/tests/golden/embed-bert/model.gguf", types[i], "out.gguf");
+        check_formats(f, (const char *[]){ "position_embd.weight", "F32", "token_types.weight", "F32",
+                                           "token_embd_norm.weight", "F32", NULL });
+        model_file_close(f);
+    }
+}
+
+static void what_stays_whole_can_be_named(void **state)
+{
+    struct quantize_options o = { .input = SOURCE_DIR "/tests/golden/smolvlm/mmproj.gguf",
+                                  .output = path_of("out.gguf"),
+                                  .type = "Q8_0",
+                                  .overrides = &(struct quantize_override){ "(position|patch)_embd", "F16" },
+                                  .n_overrides = 1 };
+    struct err err = { 0 };
+    struct model_file *f;
+    (void)state;
+
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    assert_ok(model_file_open(&f, o.output, &err), &err);
+    check_formats(f, (const char *[]){ "v.position_embd.weight", "F16", "v.patch_embd.weight", "F16", NULL });
     model_file_close(f);
 }
 
@@ -678,6 +719,8 @@ int main(void)
         cmocka_unit_test(mixes_choose_their_formats),
         cmocka_unit_test(a_tied_embedding_is_the_head),
         cmocka_unit_test(rows_that_do_not_fit_fall_back),
+        cmocka_unit_test(what_is_added_to_rows_stays_whole),
+        cmocka_unit_test(what_stays_whole_can_be_named),
         cmocka_unit_test(tensors_keep_their_values),
         cmocka_unit_test(the_number_of_threads_changes_nothing),
         cmocka_unit_test(the_second_time_changes_nothing),

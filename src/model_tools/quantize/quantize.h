@@ -5,9 +5,10 @@
 // one) Q6_K; in the _M mixes of Q4_K and Q5_K the value and down projections of the first and last eighth of
 // the layers and of every third between get Q6_K; Q3_K and Q2_K mixes give the value, down and output
 // projections more, IQ4_NL and IQ4_XS the value projection; MXFP4_MOE is MXFP4 for experts and Q8_0 for the
-// rest. Norms, biases and routers stay F32. Rows that are no multiple of 256 fall back: Q2_K, Q3_K and IQ4_XS
-// to IQ4_NL, Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, and all to F16 when 32 does not divide them. The
-// file's bytes do not depend on the number of threads.
+// rest. Norms, biases and routers stay F32, and so do an encoder's positions and token types and a tower's
+// positions and patches. Rows that are no multiple of 256 fall back: Q2_K, Q3_K and IQ4_XS to IQ4_NL, Q4_K to
+// Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, and all to F16 when 32 does not divide them. The file's bytes do not
+// depend on the number of threads.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

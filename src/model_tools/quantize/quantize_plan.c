@@ -109,13 +109,20 @@ static int64_t layer_of(struct str name)
     return str_to_u64(str_from_to(name, 4, end), &layer) && layer < 1 << 20 ? (int64_t)layer : -1;
 }
 
-// Matrices that products use. Norms, routers and biases keep their precision: they are small and everything
-// passes through them.
-static bool is_quantized(const struct quantize_entry *e)
+// Norms, routers and biases keep their precision: they are small and everything passes through them.
+static bool is_matrix(const struct quantize_entry *e)
 {
     return e->from.n_dims >= 2 && e->from.format != QUANT_I32 && str_ends(e->name, STR(".weight")) &&
            !str_ends(e->name, STR("_norm.weight")) && !str_ends(e->name, STR("ffn_gate_inp.weight")) &&
            !str_ends(e->name, STR("shortconv.conv.weight")) && !str_ends(e->name, STR("ssm_conv1d.weight"));
+}
+
+// Matrices that products use. Rows that are added, and the patches' convolution, are small and stay F32: of
+// an encoder or a tower llama.cpp adds the former as they are, which it can in F32 alone.
+static bool is_quantized(const struct quantize_entry *e)
+{
+    return is_matrix(e) && !str_ends(e->name, STR("position_embd.weight")) &&
+           !str_ends(e->name, STR("token_types.weight")) && !str_ends(e->name, STR(".patch_embd.weight"));
 }
 
 // The first and last eighth of the layers, and every third of the others.
@@ -234,7 +241,7 @@ static bool override_one(struct quantize_plan *plan, const struct quantize_overr
         struct quantize_entry *e = &plan->entries[i];
         char name[256];
         snprintf(name, sizeof name, "%.*s", STR_ARG(e->name));
-        if (e->overridden || !is_quantized(e) || regexec(pattern, name, 0, NULL, 0) != 0)
+        if (e->overridden || !is_matrix(e) || regexec(pattern, name, 0, NULL, 0) != 0)
             continue;
         uint64_t n_cols = e->from.dims[e->from.n_dims - 1];
         if (n_cols % quant_info(q)->block_elements != 0)
