@@ -1,5 +1,6 @@
 // test_ways.c - the ways out where a model does not fit: each of them fits, and a little more of it does not.
 #include "engine/stage/ways.h"
+#include "ingot.h"
 #include "models/golden.h"
 
 struct sized {
@@ -40,7 +41,7 @@ static void ask(const struct sized *b, const struct stage_shape *shape, char to[
 {
     uint64_t room = need(&b->m, shape);
 
-    ways_out(&(struct ways_request){ &b->m, &b->shape, &room, 1, 0 }, to);
+    ways_out(&(struct ways_request){ &b->m, &b->shape, &room, 1, 0, NULL }, to);
 }
 
 static void pages_that_fit_are_found_to_the_page(void **state)
@@ -84,10 +85,10 @@ static void a_smaller_format_is_the_last_way(void **state)
     b.shape.k_format = b.shape.v_format = KV_Q8_0;
     all = need(&b.m, &b.shape);
     room = all - b.m.weight_bytes / 2;
-    ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0 }, text);
+    ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, NULL }, text);
     assert_non_null(strstr(text, "a format of at most 4.2 bits a weight (this one has 8.5)"));
     room = 1000;
-    ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0 }, text);
+    ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, NULL }, text);
     assert_string_equal(text, "");
     release(&b);
 }
@@ -106,9 +107,9 @@ static void the_fewest_experts_leave(void **state)
         away.n_away = n;
         uint64_t room = need(&b.m, &away);
         snprintf(want, sizeof want, "--experts cpu:%u", n);
-        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1ull << 40 }, text);
+        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1ull << 40, NULL }, text);
         assert_non_null(strstr(text, want));
-        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1000 }, text); // no memory for them
+        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1000, NULL }, text); // no memory for them
         assert_null(strstr(text, "--experts"));
     }
     release(&b);
@@ -129,12 +130,50 @@ static void devices_are_filled_in_their_order(void **state)
                                      place_range_memory(&b.m, &fits, (struct layer_range){ 3, 8 }) };
     for (int i = 0; i < 2; i++)
         room[i] = parts[i].weights + parts[i].pages + parts[i].scratch;
-    ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0 }, text);
+    ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0, NULL }, text);
     assert_non_null(strstr(text, "-c 1600"));
     room[1]--;
-    ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0 }, text);
+    ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0, NULL }, text);
     assert_null(strstr(text, "-c 1600"));
     release(&b);
+}
+
+// The context that stages can really have, where the rough sum says less or more.
+static void scratch_is_counted_to_the_byte(void **state)
+{
+    static const char *const models[] = { SOURCE_DIR "/models/ingot-7m-q8_0.gguf",
+                                          SOURCE_DIR "/tests/golden/granitemoe/model.gguf" };
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct devices d = { 0 };
+    struct err err = { 0 };
+    (void)state;
+
+    o.device = "cpu";
+    o.n_threads = 2;
+    assert_ok(devices_open(&d, &o, &err), &err);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct sized b;
+        struct outline found;
+        char text[WAYS_BYTES];
+        bind(&b, models[i]);
+        struct placement all = { .layers = { { 0, b.m.config.n_layers } }, .n = 1 };
+        struct stage_shape fits = b.shape;
+        fits.max_pages = 100;
+        fits.n_pages = 4 * 100;
+        fits.history_stride = 1600;
+        struct outline_request r = { .model = &b.m, .devices = &d, .shape = &fits, .placement = &all };
+        assert_ok(outline_stages(&r, &found, &err), &err);
+        struct place_memory rough = place_memory(&b.m, &fits);
+        uint64_t room = rough.weights + rough.pages + found.scratch[0];
+        assert_true(rough.scratch != found.scratch[0]);
+        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, &r }, text);
+        assert_non_null(strstr(text, "-c 1600"));
+        room--;
+        ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, &r }, text);
+        assert_non_null(strstr(text, "-c 1584"));
+        release(&b);
+    }
+    devices_close(&d);
 }
 
 int main(void)
@@ -144,6 +183,7 @@ int main(void)
         cmocka_unit_test(a_smaller_format_is_the_last_way),
         cmocka_unit_test(the_fewest_experts_leave),
         cmocka_unit_test(devices_are_filled_in_their_order),
+        cmocka_unit_test(scratch_is_counted_to_the_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

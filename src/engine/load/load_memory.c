@@ -5,16 +5,14 @@
 #include "engine/stage/outline.h"
 #include "engine/stage/ways.h"
 
-static bool outline(const struct engine_loaded *l, const struct model *m, const struct placement *p,
-                    const struct stage_shape *shape, struct outline *outline, struct err *err)
+static struct outline_request request_of(const struct engine_loaded *l, const struct stage_shape *shape)
 {
-    struct outline_request r = { .model = m,
-                                 .devices = &l->devices,
-                                 .shape = shape,
-                                 .placement = p,
-                                 .adapters = &l->adapters,
-                                 .exact = l->options.exact };
-    return outline_stages(&r, outline, err);
+    return (struct outline_request){ .model = &l->model,
+                                     .devices = &l->devices,
+                                     .shape = shape,
+                                     .placement = &l->placement,
+                                     .adapters = &l->adapters,
+                                     .exact = l->options.exact };
 }
 
 static bool rank_needs(const struct engine_loaded *l, const struct stage_shape *shape,
@@ -26,7 +24,10 @@ static bool rank_needs(const struct engine_loaded *l, const struct stage_shape *
     for (uint32_t i = 0; i < l->n_parts; i++) {
         struct placement p = { .layers = { all }, .device = { i }, .n = 1 };
         struct stage_shape own = load_split_shape(l, shape, i);
-        if (!outline(l, &l->parts[i], &p, &own, &found, err))
+        struct outline_request r = request_of(l, &own);
+        r.model = &l->parts[i];
+        r.placement = &p;
+        if (!outline_stages(&r, &found, err))
             return false;
         needs->stages[i] = place_range_memory(&l->parts[i], &own, all);
         needs->stages[i].scratch = found.scratch[0] + needs->stages[i].tower_scratch;
@@ -39,12 +40,13 @@ bool load_memory_needs(const struct engine_loaded *l, const struct stage_shape *
                        struct load_needs *needs, struct err *err)
 {
     const struct placement *p = &l->placement;
+    struct outline_request r = request_of(l, shape);
     struct outline found;
 
     *needs = (struct load_needs){ .n = p->n };
     if (l->n_parts)
         return rank_needs(l, shape, needs, err);
-    if (!outline(l, &l->model, p, shape, &found, err))
+    if (!outline_stages(&r, &found, err))
         return false;
     for (uint32_t i = 0; i < p->n; i++) {
         needs->stages[i] = place_range_memory(&l->model, shape, p->layers[i]);
@@ -86,13 +88,17 @@ struct place_memory load_memory_sum(const struct engine_loaded *l, const struct 
 static bool say_ways(const struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
 {
     struct err why = *err;
+    struct outline_request r = request_of(l, shape);
     char ways[WAYS_BYTES];
+    uint64_t room[MAX_DEVICES];
 
     if (l->remote)
         return err_set(err, why.code, "%s; use more ranks, other --stages, or a smaller model", why.message);
     if (l->n_parts)
         return err_set(err, why.code, "%s; use more ranks, or a smaller model", why.message);
-    ways_of(&l->devices, &l->model, shape, ways);
+    struct ways_request asked = ways_request_of(&l->devices, &l->model, shape, room);
+    asked.outline = &r;
+    ways_out(&asked, ways);
     return err_set(err, why.code, "%s; %s%s", why.message, *ways ? "what fits: " : "use a smaller model",
                    ways);
 }

@@ -6,6 +6,7 @@
 #include "engine/kv_persist.h"
 #include "engine/load/load_check.h"
 #include "engine/load/load_eyes.h"
+#include "engine/load/load_memory.h"
 #include "engine/load/load_shape.h"
 #include "engine/stage/place_ranks.h"
 #include "engine/stage/remote.h"
@@ -58,13 +59,19 @@ static bool is_for_many(const struct engine_loaded *l)
     return o->aim == INGOT_FOR_MANY || (o->aim == INGOT_FOR_AUTO && o->n_sequences > SEQUENCES_OF_ONE);
 }
 
-// All on the first device. The processor refuses, or reads the file again and again, when memory is checked.
-static bool fits_alone(const struct engine_loaded *l, const struct stage_shape *shape)
+// All on the first device. The processor refuses, or reads the file again and again, when memory is checked;
+// then what keeps a stage from being made is told, too.
+static bool fits_alone(struct engine_loaded *l, const struct stage_shape *shape)
 {
-    struct place_memory need = place_memory(&l->model, shape);
+    struct device *d = l->devices.at[0];
+    struct load_needs needs;
+    struct err untold;
 
-    return !l->devices.at[0]->queue ||
-           need.weights + need.pages + need.scratch <= place_room(l->devices.at[0], shape->memory_share);
+    l->placement = (struct placement){ .layers = { { 0, l->model.config.n_layers } }, .n = 1 };
+    if (!d->queue || !load_memory_needs(l, shape, &needs, &untold))
+        return true;
+    struct place_memory need = load_memory_sum(l, &needs, d);
+    return need.weights + need.pages + need.scratch <= place_room(d, shape->memory_share);
 }
 
 static bool make_plan(struct engine_loaded *l, const struct stage_shape *shape, const struct place_ask *ask,

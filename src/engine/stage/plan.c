@@ -275,12 +275,14 @@ static bool fits_nowhere(const struct plan_request *r, const struct plan *plan, 
     const double gib = 1 << 30;
     struct place_memory need = place_memory(r->model, r->shape);
     char rooms[160] = "", ways[WAYS_BYTES];
+    uint64_t room[MAX_DEVICES];
+    struct ways_request asked = ways_request_of(r->devices, r->model, r->shape, room);
     size_t at = 0;
 
     for (uint32_t i = 0; i < r->devices->n && at < sizeof rooms; i++)
         at += (size_t)snprintf(rooms + at, sizeof rooms - at, "%s%s has %.2f", i ? ", " : "", plan->names[i],
-                               (double)place_room(r->devices->at[i], r->shape->memory_share) / gib);
-    ways_of(r->devices, r->model, r->shape, ways);
+                               (double)room[i] / gib);
+    ways_out(&asked, ways);
     return err_set(err, ERR_MEMORY, "needs %.2f GiB (weights %.2f, KV pages of %u tokens %.2f) and %s; %s%s",
                    (double)sum_bytes(&need) / gib, (double)need.weights / gib,
                    r->shape->n_pages * PAGE_TOKENS, (double)need.pages / gib, rooms,

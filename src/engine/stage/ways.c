@@ -1,5 +1,6 @@
 // ways.c - see ways.h. Sizes alone decide: nothing is loaded or measured. Each way is the largest, or the
-// least, number for which the layers fit, found by bisection.
+// least, number for which the layers fit, found by bisection. Layers of several devices fit by rough sums, as
+// the planner has them.
 #include "engine/stage/ways.h"
 #include <math.h>
 #include <stdarg.h>
@@ -45,14 +46,34 @@ static uint32_t end_of(const struct ways_request *r, const struct stage_shape *s
     return holds;
 }
 
+// An outline of experts elsewhere needs their device.
+static struct place_memory whole_need(const struct ways_request *r, const struct stage_shape *shape)
+{
+    struct place_memory need = place_memory(r->model, shape);
+    struct outline found;
+    struct err unused;
+
+    if (!r->outline || (shape->n_away && !r->outline->devices->experts))
+        return need;
+    struct outline_request o = *r->outline;
+    o.shape = shape;
+    if (!outline_stages(&o, &found, &unused))
+        return need;
+    need.scratch = need.tower_scratch;
+    for (uint32_t i = 0; i < o.placement->n; i++)
+        need.scratch += found.scratch[i];
+    return need;
+}
+
 // Each device takes all that it can: if that is not enough, nothing is.
 static bool fits(const struct ways_request *r, const struct stage_shape *shape)
 {
-    struct place_memory whole = place_memory(r->model, shape);
     uint32_t first = 0;
 
-    if (r->n_devices == 1)
+    if (r->n_devices == 1) {
+        struct place_memory whole = whole_need(r, shape);
         return sum_bytes(&whole) <= r->room[0];
+    }
     for (uint32_t d = 0; d < r->n_devices && first < r->model->config.n_layers; d++)
         first = end_of(r, shape, d, first);
     return first == r->model->config.n_layers;
@@ -61,7 +82,11 @@ static bool fits(const struct ways_request *r, const struct stage_shape *shape)
 static void resize(const struct ways_request *r, struct stage_shape *shape, uint32_t n_slots,
                    uint32_t n_pages) // of each slot
 {
+    uint32_t n_tokens = n_pages * PAGE_TOKENS;
+
     shape->n_slots = n_slots;
+    shape->max_pages = n_pages;
+    shape->history_stride = n_tokens < shape->history_stride ? n_tokens : shape->history_stride;
     shape->n_pages = n_slots * n_pages;
     if (shape->n_windows)
         shape->n_windows = place_windows(r->model, shape, true);
@@ -74,8 +99,9 @@ static uint32_t most_pages(const struct ways_request *r, struct stage_shape shap
 
     while (too_many - fit > 1) {
         uint32_t n = fit + (too_many - fit) / 2;
-        resize(r, &shape, n_slots, n);
-        if (fits(r, &shape))
+        struct stage_shape shorter = shape;
+        resize(r, &shorter, n_slots, n);
+        if (fits(r, &shorter))
             fit = n;
         else
             too_many = n;
@@ -165,7 +191,7 @@ static void add_experts(struct ways *w)
 // What weights may take beside the rest, and the bits that this leaves for each.
 static void add_smaller_format(struct ways *w)
 {
-    struct place_memory need = place_memory(w->r->model, w->r->shape);
+    struct place_memory need = whole_need(w->r, w->r->shape);
     uint64_t room = 0, rest = need.pages + w->r->n_devices * need.scratch;
 
     for (uint32_t d = 0; d < w->r->n_devices; d++)
@@ -196,14 +222,5 @@ struct ways_request ways_request_of(const struct devices *d, const struct model 
 {
     for (uint32_t i = 0; i < d->n; i++)
         room[i] = place_room(d->at[i], shape->memory_share);
-    return (struct ways_request){ m, shape, room, d->n, devices_host_bytes(d) };
-}
-
-void ways_of(const struct devices *d, const struct model *m, const struct stage_shape *shape,
-             char to[WAYS_BYTES])
-{
-    uint64_t room[MAX_DEVICES];
-    struct ways_request r = ways_request_of(d, m, shape, room);
-
-    ways_out(&r, to);
+    return (struct ways_request){ m, shape, room, d->n, devices_host_bytes(d), NULL };
 }

@@ -1,7 +1,6 @@
 // ways.h - where a model does not fit: which changes would let it, with numbers.
 #pragma once
-#include "engine/stage/devices.h"
-#include "engine/stage/place.h"
+#include "engine/stage/outline.h"
 
 enum { WAYS_BYTES = 256 };
 
@@ -11,6 +10,7 @@ struct ways_request {
     const uint64_t *room;            // [n_devices] bytes, in the order in which devices take layers
     uint32_t n_devices;
     uint64_t host_bytes; // for experts: memory that is none of the devices'; 0: there is none
+    const struct outline_request *outline; // of one device: scratch to the byte. NULL: the rough sum
 };
 
 // Up to three, the cheapest first: "-ctk q8_0 -ctv q8_0; or -c 4096; or --experts cpu:20". Each fits by
@@ -21,5 +21,3 @@ uint32_t ways_fewest_away(const struct ways_request *r);
 // With the devices' rooms as they are now.
 struct ways_request ways_request_of(const struct devices *d, const struct model *m,
                                     const struct stage_shape *shape, uint64_t room[MAX_DEVICES]);
-void ways_of(const struct devices *d, const struct model *m, const struct stage_shape *shape,
-             char to[WAYS_BYTES]);
