@@ -36,6 +36,7 @@ void log_line(enum log_level level, const char *tag, const char *format, ...)
 
     if (!log_enabled(level))
         return;
+    level = level == LOG_NOTICE ? LOG_INFO : level;
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);

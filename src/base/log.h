@@ -2,7 +2,8 @@
 #pragma once
 #include "base/err.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+// LOG_NOTICE: an info line that every level shows, such as where a server listens.
+enum log_level { LOG_NOTICE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_level_set(enum log_level highest); // default LOG_WARN
 // Where lines go from now on; NULL: stderr. One thread at a time is in the sink, and none is when this

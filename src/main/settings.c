@@ -345,7 +345,7 @@ static const char imatrix_text[] =
 
 static const char serve_text[] =
     "Speaks OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
-    "/metrics; a chat page is at /. One line per request goes to stderr (--log error: none). The first SIGTERM or Ctrl-C lets running "
+    "/metrics; a chat page is at /. One line per request goes to stderr (--log error: none but the address). The first SIGTERM or Ctrl-C lets running "
     "answers finish, the second ends at once.\n\n"
     "  ingot serve model.gguf --port 8080 -np 8\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";

@@ -489,6 +489,22 @@ static void serve_comes_to_the_point(void **state)
     expect(o, 0, "", "loading ");
 }
 
+// Also of a free port, which nothing else tells.
+static void the_address_is_told_at_every_level(void **state)
+{
+    struct running r = start("serve @ --port 0 --log error", pipes);
+    struct outcome o = { 0 };
+    char line[512];
+    (void)state;
+
+    ssize_t n = read(r.err, line, sizeof line);
+    assert_true(n > 0);
+    buf_append(&o.err, line, (size_t)n);
+    kill(r.pid, SIGTERM);
+    collect(&r, &o);
+    expect(o, 0, "", "info server: listening on http://127.0.0.1:");
+}
+
 static void models_are_written_and_verified(void **state)
 {
     char words[256];
@@ -566,6 +582,7 @@ int main(void)
         cmocka_unit_test(bench_speaks_llama_bench),
         cmocka_unit_test(bench_runs_peers_in_turn),
         cmocka_unit_test(serve_comes_to_the_point),
+        cmocka_unit_test(the_address_is_told_at_every_level),
         cmocka_unit_test(models_are_written_and_verified),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);

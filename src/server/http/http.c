@@ -152,7 +152,8 @@ bool http_start(struct http *http, const char *host, u32 port, struct err *err)
             close(fd);
         return err_set(err, ERR_MEMORY, "the HTTP server does not start");
     }
-    log_line(LOG_INFO, "server", "listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "", bound);
+    log_line(LOG_NOTICE, "server", "listening on http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+             bound);
     return true;
 }
 
