@@ -1,6 +1,7 @@
 // test_rank_parts.c - what several ranks are made of, in one process: steps and results as bytes, hostile
 // ones, which layers each rank has, and what ranks compare.
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +96,22 @@ static void a_step_arrives_as_it_was(void **state)
     assert_int_equal(v.block_at + v.block_bytes, n);
     assert_int_equal(v.news[4], 7);
     batch_free(b);
+    free(message);
+}
+
+// The fuzzer begins with this very step, so that it knows what a step can have.
+static void the_fuzzer_has_the_step(void **state)
+{
+    unsigned char seed[512];
+    size_t n;
+    unsigned char *message = make_message(&n);
+    FILE *f = fopen(SOURCE_DIR "/tests/fuzz/corpus/step_message/step", "rb");
+    (void)state;
+
+    assert_non_null(f);
+    assert_int_equal(fread(seed, 1, sizeof seed, f), n);
+    assert_memory_equal(seed, message, n);
+    fclose(f);
     free(message);
 }
 
@@ -340,6 +357,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_arrives_as_it_was),
+        cmocka_unit_test(the_fuzzer_has_the_step),
         cmocka_unit_test(hostile_steps_are_refused),
         cmocka_unit_test(each_number_has_its_message),
         cmocka_unit_test(results_arrive_or_are_refused),
