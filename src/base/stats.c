@@ -49,3 +49,9 @@ double stats_median(double *x, size_t n)
     stats_sort(x, n);
     return stats_quantile(x, n, 0.5);
 }
+
+double stats_middle_mean(double *x, size_t n)
+{
+    stats_sort(x, n);
+    return stats_mean(x + n / 4, n - n / 4 - n / 4);
+}

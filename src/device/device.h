@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "device/device_timing.h"
 #include "quant/quant.h"
 
 struct tape;
@@ -104,28 +105,12 @@ struct device_queue {
     void (*unpin)(struct device *d, void *at);
 };
 
-// When the commands of one play ran, in ns of one clock, for a profile. A lane is a thread of a processor; a
-// GPU has one. On its lane a command runs from begin to end, and waits from there to the next one's begin.
-struct command_span {
-    uint64_t begin, end;
-};
-struct play_times {
-    uint64_t begun, ended;      // of the play
-    uint32_t n_lanes;           // that took part
-    struct command_span *spans; // [lanes of the device][commands of the tape], the caller's
-};
-struct device_timing {
-    uint32_t (*n_lanes)(struct device *d);
-    // Plays the whole tape, notes times and waits for its end.
-    bool (*play)(struct device *d, struct tape *t, const struct buffer *step, struct play_times *times,
-                 struct err *err);
-};
-
 struct device {
     const struct device_ops *ops;
-    const struct device_queue *queue;   // NULL: a play has finished when the next call needs its results
-    const struct device_timing *timing; // NULL: it cannot tell when a command ran
-    char name[16];                      // "cpu", "cuda:1"
+    const struct device_queue *queue;       // NULL: a play has finished when the next call needs its results
+    const struct device_timing *timing;     // these two NULL: it cannot tell when a command ran
+    const struct device_sampling *sampling; // or this one
+    char name[16];                          // "cpu", "cuda:1"
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
     uint32_t max_head_dim;             // numbers of a head that attention's kernels take at most; 0: any

@@ -1,12 +1,22 @@
 // fake_driver.h - NVIDIA's driver for tests without a GPU: its memory is the process's, and its kernels do
-// nothing, so that every token is 0.
+// nothing, so that every token is 0. On its clock a kernel of a graph takes FAKE_KERNEL_NS and an event
+// FAKE_EVENT_NS; one node runs at a time, the first or the last that its edges allow.
 #pragma once
 #include <stdlib.h>
 #include "device/cuda/cuda.h"
 #include "engine/stage/device_check.h"
 #include "testing.h"
 
-enum { LAUNCH_FAILED = 719, LOST = 999 };
+enum { LAUNCH_FAILED = 719, LOST = 999, FAKE_KERNEL_NS = 5000, FAKE_EVENT_NS = 4000 };
+
+enum { FAKE_NODES = 1024, FAKE_EDGES = 4096 };
+struct fake_graph {
+    unsigned n_nodes, n_edges;
+    uint64_t *events[FAKE_NODES]; // NULL: a kernel
+    struct {
+        unsigned from, to, type;
+    } edges[FAKE_EDGES];
+};
 
 static struct {
     uint64_t memory_bytes, used_bytes;
@@ -17,7 +27,10 @@ static struct {
     unsigned n_enabled, n_copies, n_follows;
     bool computes_wrong;
     unsigned calls, fail_call; // of all that may fail
-    int n_live;                // blocks of memory
+    int n_live;                // blocks of memory, graphs and events
+    bool last_first;           // of a graph's nodes that can run
+    uint64_t ns;               // the clock
+    struct fake_graph *graph;  // last launched
 } fake;
 
 // Counts a call; whether it is the one that fails. Calls that give back do not, nor does the choice of a
@@ -165,11 +178,34 @@ static cu_result drop_handle(void *handle)
     (void)handle;
     return 0;
 }
+static cu_result make_event(cu_event *event, unsigned flags)
+{
+    if (fails())
+        return LOST;
+    (void)flags;
+    *event = calloc(1, sizeof(uint64_t));
+    fake.n_live++;
+    return 0;
+}
+static cu_result drop_event(cu_event event)
+{
+    fake.n_live--;
+    free(event);
+    return 0;
+}
 static cu_result record_event(cu_event event, cu_stream stream)
 {
     if (fails())
         return LOST;
-    (void)event, (void)stream;
+    (void)stream;
+    *(uint64_t *)event = fake.ns += FAKE_EVENT_NS;
+    return 0;
+}
+static cu_result time_between(float *ms, cu_event from, cu_event to)
+{
+    if (fails())
+        return LOST;
+    *ms = (float)((double)(*(uint64_t *)to - *(uint64_t *)from) * 1e-6);
     return 0;
 }
 static cu_result follow(cu_stream stream, cu_event event, unsigned flags)
@@ -260,29 +296,70 @@ static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned
     (void)extra;
     return 0;
 }
-static cu_result add_node(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after,
-                          const struct cu_kernel_node *what)
+static cu_result make_graph(cu_graph *graph, unsigned flags)
 {
     if (fails())
         return LOST;
-    (void)graph, (void)after, (void)n_after, (void)what;
-    *node = &fake;
+    (void)flags;
+    *graph = calloc(1, sizeof(struct fake_graph));
+    fake.n_live++;
     return 0;
+}
+static cu_result drop_graph(void *graph)
+{
+    fake.n_live--;
+    fake.graph = graph == fake.graph ? NULL : fake.graph;
+    free(graph);
+    return 0;
+}
+static cu_result add_node(cu_node *node, cu_graph graph, uint64_t *event)
+{
+    struct fake_graph *g = graph;
+
+    if (fails())
+        return LOST;
+    assert_true(g->n_nodes < FAKE_NODES);
+    g->events[g->n_nodes] = event;
+    *node = (cu_node)(uintptr_t)++g->n_nodes;
+    return 0;
+}
+static cu_result add_kernel(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after,
+                            const struct cu_kernel_node *what)
+{
+    (void)after, (void)what;
+    assert_int_equal(n_after, 0);
+    return add_node(node, graph, NULL);
+}
+static cu_result add_event(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after,
+                           cu_event event)
+{
+    (void)after;
+    assert_int_equal(n_after, 0);
+    return add_node(node, graph, event);
 }
 static cu_result add_edges(cu_graph graph, const cu_node *from, const cu_node *to,
                            const struct cu_edge *edges, size_t n)
 {
+    struct fake_graph *g = graph;
+
     if (fails())
         return LOST;
-    (void)graph, (void)from, (void)to, (void)edges, (void)n;
+    for (size_t i = 0; i < n; i++, g->n_edges++) {
+        assert_true(g->n_edges < FAKE_EDGES);
+        g->edges[g->n_edges].from = (unsigned)(uintptr_t)from[i] - 1;
+        g->edges[g->n_edges].to = (unsigned)(uintptr_t)to[i] - 1;
+        g->edges[g->n_edges].type = edges[i].type;
+    }
     return 0;
 }
 static cu_result instantiate(cu_exec *exec, cu_graph graph, unsigned long long flags)
 {
     if (fails())
         return LOST;
-    (void)graph, (void)flags;
-    *exec = &fake;
+    (void)flags;
+    *exec = malloc(sizeof(struct fake_graph));
+    memcpy(*exec, graph, sizeof(struct fake_graph));
+    fake.n_live++;
     return 0;
 }
 static cu_result upload(cu_exec exec, cu_stream stream)
@@ -292,10 +369,36 @@ static cu_result upload(cu_exec exec, cu_stream stream)
     (void)exec, (void)stream;
     return 0;
 }
+static unsigned next_node(const struct fake_graph *g, const bool *done)
+{
+    bool waits[FAKE_NODES] = { false };
+    unsigned next = FAKE_NODES;
+
+    for (unsigned i = 0; i < g->n_edges; i++)
+        waits[g->edges[i].to] |= !done[g->edges[i].from];
+    for (unsigned i = 0; i < g->n_nodes; i++)
+        if (!done[i] && !waits[i] && (next == FAKE_NODES || fake.last_first))
+            next = i;
+    assert_true(next < FAKE_NODES); // else it is a circle
+    return next;
+}
 static cu_result launch_graph(cu_exec exec, cu_stream stream)
 {
-    (void)exec, (void)stream;
-    return ++fake.launches == fake.fail_launch || fails() ? lose(LOST) : 0;
+    struct fake_graph *g = exec;
+    bool done[FAKE_NODES] = { false };
+
+    (void)stream;
+    if (++fake.launches == fake.fail_launch || fails())
+        return lose(LOST);
+    fake.graph = g;
+    for (unsigned n = 0; n < g->n_nodes; n++) {
+        unsigned i = next_node(g, done);
+        done[i] = true;
+        fake.ns += g->events[i] ? FAKE_EVENT_NS : FAKE_KERNEL_NS;
+        if (g->events[i])
+            *g->events[i] = fake.ns;
+    }
+    return 0;
 }
 
 static const struct driver driver = {
@@ -319,8 +422,9 @@ static const struct driver driver = {
     .stream_create = make_handle,
     .stream_destroy = drop_handle,
     .stream_wait = drop_handle,
-    .event_create = make_handle,
-    .event_destroy = drop_handle,
+    .event_create = make_event,
+    .event_destroy = drop_event,
+    .event_elapsed = time_between,
     .event_record = record_event,
     .event_wait = wait_for_event,
     .stream_follow = follow,
@@ -333,14 +437,15 @@ static const struct driver driver = {
     .module_function = find_function,
     .function_set = set_function,
     .launch = launch,
-    .graph_create = make_handle,
-    .graph_destroy = drop_handle,
-    .graph_kernel = add_node,
+    .graph_create = make_graph,
+    .graph_destroy = drop_graph,
+    .graph_kernel = add_kernel,
+    .graph_event = add_event,
     .graph_edges = add_edges,
     .graph_instantiate = instantiate,
     .graph_upload = upload,
     .graph_launch = launch_graph,
-    .graph_exec_destroy = drop_handle,
+    .graph_exec_destroy = drop_graph,
 };
 
 static inline struct ingot_request_options request(void)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include "engine/api.h"
 #include "engine/api/memory_use.h"
+#include "engine/api/step_fronts.h"
 #include "engine/api/step_profile.h"
 #include "engine/stage/device_limits.h"
 #include "open_engine.h"
@@ -57,6 +58,64 @@ static void a_step_is_taken_apart(void **state)
         ingot_engine_stats(engine, &stats);
         assert_int_equal(stats.n_pages_held, 0);
         ingot_engine_close(engine);
+    }
+}
+
+enum { N_FRONTS = 23, CUT_NS = 3600 };
+
+// A play with cuts, each of which holds it up; noise is added to what is seen.
+static void add_cut_play(struct fronts *f, const double *times, uint32_t first, double noise)
+{
+    double ns[N_FRONTS], at = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < N_FRONTS; i++) {
+        if (i >= first && (i - first) % f->every == 0) {
+            ns[n++] = at + CUT_NS / 2 + noise * sin(i * 7.0 + first);
+            at += CUT_NS;
+        }
+        at += times[i];
+    }
+    ns[n] = at;
+    fronts_add(f, first, ns);
+}
+
+static void solve_fronts(const double *times, uint32_t every, double noise, double *found)
+{
+    struct fronts f;
+    struct err err = { 0 };
+    double end = 0;
+
+    assert_ok(fronts_open(&f, N_FRONTS, every, 3 * every, &err), &err);
+    for (uint32_t play = 0; play < 3 * every; play++)
+        add_cut_play(&f, times, 1 + play % every, noise);
+    for (uint32_t i = 0; i < N_FRONTS; i++)
+        end += times[i];
+    assert_ok(fronts_solve(&f, end, found, &err), &err);
+    fronts_close(&f);
+    for (uint32_t i = 0; i < N_FRONTS; i++) {
+        assert_true(found[i] >= 0);
+        end -= found[i];
+    }
+    assert_true(fabs(end) < 1e-6);
+}
+
+// Commands of 0 to 44 us, of which a few plays have no cut at all.
+static void cut_plays_tell_the_time_of_each_command(void **state)
+{
+    static const uint32_t every[] = { 1, 2, 5, 22, 40 };
+    double times[N_FRONTS], found[N_FRONTS];
+    (void)state;
+
+    for (uint32_t i = 0; i < N_FRONTS; i++)
+        times[i] = 1000.0 * (i % 3) * i;
+    for (size_t k = 0; k < sizeof every / sizeof *every; k++) {
+        solve_fronts(times, every[k], 0, found);
+        for (uint32_t i = 0; i < N_FRONTS; i++)
+            assert_true(fabs(found[i] - times[i]) < 1e-6);
+        solve_fronts(times, every[k], 300, found);
+        for (uint32_t i = 0; i < N_FRONTS; i++)
+            assert_true(fabs(found[i] - times[i]) <= 600);
     }
 }
 
@@ -193,9 +252,13 @@ static void a_device_is_measured(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_taken_apart),        cmocka_unit_test(an_engine_answers_as_before),
-        cmocka_unit_test(a_tower_is_taken_apart),       cmocka_unit_test(memory_is_counted_by_part),
-        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(a_device_is_measured),
+        cmocka_unit_test(a_step_is_taken_apart),
+        cmocka_unit_test(an_engine_answers_as_before),
+        cmocka_unit_test(cut_plays_tell_the_time_of_each_command),
+        cmocka_unit_test(a_tower_is_taken_apart),
+        cmocka_unit_test(memory_is_counted_by_part),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_device_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

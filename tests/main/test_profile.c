@@ -77,8 +77,9 @@ static void commands_waits_and_the_rest_add_up_to_the_stamped_step(void **state)
     assert_int_equal(json_array_size(steps), 3);
     for (size_t i = 0; i < json_array_size(steps); i++) {
         const json_t *step = json_array_get(steps, i), *commands = json_object_get(step, "commands");
-        double stamped = number(step, "stamped_ns"),
-               sum = number(step, "start_ns") + number(step, "link_ns") + number(step, "host_ns");
+        double stamped = number(step, "stamped_ns"), sum = number(step, "start_ns") +
+                                                           number(step, "link_ns") + number(step, "host_ns") +
+                                                           number(step, "cuts_ns");
         assert_true(json_array_size(commands) > 10 && stamped > 0 && number(step, "plain_ns") > 0);
         for (size_t c = 0; c < json_array_size(commands); c++) {
             const json_t *command = json_array_get(commands, c);

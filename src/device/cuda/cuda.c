@@ -335,7 +335,6 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
                                            cuda_tape_seal, cuda_tape_drop, cuda_tape_play,   cuda_wait };
     static const struct device_queue queue = { cuda_fetch,   cuda_collect, cuda_send,
                                                cuda_connect, cuda_pin,     cuda_unpin };
-    static const struct device_timing timing = { cuda_n_lanes, cuda_tape_play_timed };
     uint32_t n = cuda_n_devices(err);
 
     if (n == 0)
@@ -351,7 +350,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     }
     c->device.ops = &ops;
     c->device.queue = &queue;
-    c->device.timing = &timing;
+    c->device.sampling = &cuda_sampling;
     snprintf(c->device.name, sizeof c->device.name, "cuda:%u", ordinal);
     c->cu = driver_load(err);
     c->table = table;

@@ -29,9 +29,9 @@ struct cuda_tape {
     uint32_t *first_launch; // [n_commands + 1]
     bool *uses_private;     // [n_commands]
     struct buffer private_memory;
-    cu_exec *graphs;            // [n_segments], NULL before their first play
-    cu_address step;            // the step buffer that they were built for
-    struct cuda_timing *timing; // cuda_timing.c; NULL until a play was timed
+    cu_exec *graphs;              // [n_segments], NULL before their first play
+    cu_address step;              // the step buffer that they were built for
+    struct cuda_samples *samples; // cuda_sampling.c; NULL until a play was sampled
 };
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
@@ -48,7 +48,25 @@ void cuda_tape_step_set(struct cuda_tape *n, cu_address step); // in the argumen
 bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
                     uint32_t last, struct err *err);
 
-uint32_t cuda_n_lanes(struct device *d);
-bool cuda_tape_play_timed(struct device *d, struct tape *t, const struct buffer *step,
-                          struct play_times *times, struct err *err);
-void cuda_timing_drop(struct cuda *c, struct cuda_timing *timing); // NULL is allowed
+// Makes sure that the launches' arguments and the segment's graph are for this step buffer.
+bool cuda_tape_prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_address step, struct err *err);
+
+// A segment's launches and which follow which, as pairs of launches.
+struct cuda_edges {
+    struct tape_segment of;
+    cu_node *nodes; // by launch of the tape
+    uint32_t *from, *to;
+    uint32_t n, capacity;
+    uint32_t *n_out, *n_in; // of each launch
+};
+bool cuda_edges_find(const struct tape *t, uint32_t segment, struct cuda_edges *e, struct err *err);
+void cuda_edges_free(struct cuda_edges *e); // also after an error
+// Adds the kernels, into e->nodes; an edge between them; and makes the graph ready to be launched.
+bool cuda_graph_kernels(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct cuda_edges *e,
+                        struct err *err);
+bool cuda_graph_edge(struct cuda *c, cu_graph graph, const struct cuda_edges *e, uint32_t edge,
+                     struct err *err);
+bool cuda_graph_finish(struct cuda *c, cu_graph graph, cu_exec *exec, struct err *err);
+
+extern const struct device_sampling cuda_sampling;
+void cuda_samples_drop(struct cuda *c, struct cuda_samples *samples); // NULL is allowed

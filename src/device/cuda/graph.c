@@ -167,7 +167,7 @@ void cuda_tape_drop(struct device *d, struct tape *t)
     c->cu->stream_wait(c->stream);
     drop_graphs(c, t);
     mem_free(n->graphs);
-    cuda_timing_drop(c, n->timing);
+    cuda_samples_drop(c, n->samples);
     buffer_release(&n->private_memory);
     mem_free(n->plan.launches);
     mem_free(n->first_launch);
@@ -209,16 +209,7 @@ void cuda_tape_step_set(struct cuda_tape *n, cu_address step)
             memcpy(n->plan.launches[i].params, &step, sizeof step);
 }
 
-// Edges as pairs of launches, and the number that leave and enter each.
-struct edges {
-    struct tape_segment of;
-    cu_node *nodes; // by launch of the tape
-    uint32_t *from, *to;
-    uint32_t n, capacity;
-    uint32_t *n_out, *n_in;
-};
-
-static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
+static bool edge_add(struct cuda_edges *e, uint32_t from, uint32_t to)
 {
     if (e->n == e->capacity) {
         uint32_t capacity = e->capacity ? 2 * e->capacity : 256;
@@ -238,7 +229,8 @@ static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
 }
 
 // Walks back from each command. reached[j]: a path from j to i exists, so an edge would add nothing.
-static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct edges *e, unsigned char *paths)
+static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct cuda_edges *e,
+                       unsigned char *paths)
 {
     uint32_t count = t->n_commands;
 
@@ -262,8 +254,33 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
     return true;
 }
 
-static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct edges *e,
-                      struct err *err)
+void cuda_edges_free(struct cuda_edges *e)
+{
+    mem_free(e->nodes);
+    mem_free(e->from);
+    mem_free(e->to);
+    mem_free(e->n_out);
+    mem_free(e->n_in);
+    *e = (struct cuda_edges){ 0 };
+}
+
+bool cuda_edges_find(const struct tape *t, uint32_t segment, struct cuda_edges *e, struct err *err)
+{
+    const struct cuda_tape *n = t->native;
+    uint32_t count = n->plan.n_launches;
+    unsigned char *paths = mem_alloc_array((size_t)t->n_commands, t->n_commands);
+
+    *e = (struct cuda_edges){ .of = t->segments[segment],
+                              .nodes = mem_alloc_array(count, sizeof *e->nodes),
+                              .n_out = mem_alloc_array(count, sizeof *e->n_out),
+                              .n_in = mem_alloc_array(count, sizeof *e->n_in) };
+    bool ok = e->nodes && e->n_out && e->n_in && paths && find_edges(t, n, e, paths);
+    mem_free(paths);
+    return ok || err_memory(err, "a tape's graph");
+}
+
+bool cuda_graph_kernels(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct cuda_edges *e,
+                        struct err *err)
 {
     for (uint32_t i = n->first_launch[e->of.first]; i < n->first_launch[e->of.last]; i++) {
         struct cuda_launch *l = &n->plan.launches[i];
@@ -276,49 +293,46 @@ static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const
         if (!cuda_check(c, c->cu->graph_kernel(&e->nodes[i], graph, NULL, 0, &what), "a graph's node", err))
             return false;
     }
-    for (uint32_t i = 0; i < e->n; i++) {
-        bool only = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
-        struct cu_edge edge = { .from_port = only ? CU_EDGE_PROGRAMMATIC : 0,
-                                .type = only ? CU_EDGE_PROGRAMMATIC : 0 };
-        if (!cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1),
-                        "a graph's edge", err))
-            return false;
-    }
     return true;
+}
+
+bool cuda_graph_edge(struct cuda *c, cu_graph graph, const struct cuda_edges *e, uint32_t i, struct err *err)
+{
+    bool only = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
+    struct cu_edge edge = { .from_port = only ? CU_EDGE_PROGRAMMATIC : 0,
+                            .type = only ? CU_EDGE_PROGRAMMATIC : 0 };
+
+    return cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1),
+                      "a graph's edge", err);
+}
+
+bool cuda_graph_finish(struct cuda *c, cu_graph graph, cu_exec *exec, struct err *err)
+{
+    return cuda_check(c, c->cu->graph_instantiate(exec, graph, 0), "a graph", err) &&
+           cuda_check(c, c->cu->graph_upload(*exec, c->stream), "a graph", err);
 }
 
 static bool build(struct cuda *c, struct tape *t, uint32_t segment, struct err *err)
 {
     struct cuda_tape *n = t->native;
-    uint32_t count = n->plan.n_launches;
-    struct edges e = { .of = t->segments[segment],
-                       .nodes = mem_alloc_array(count, sizeof *e.nodes),
-                       .n_out = mem_alloc_array(count, sizeof *e.n_out),
-                       .n_in = mem_alloc_array(count, sizeof *e.n_in) };
-    unsigned char *paths = mem_alloc_array((size_t)t->n_commands, t->n_commands);
+    struct cuda_edges e;
     cu_graph graph = NULL;
-    bool ok = e.nodes && e.n_out && e.n_in && paths && find_edges(t, n, &e, paths)
-                  ? true
-                  : err_memory(err, "a tape's graph");
+    bool ok = cuda_edges_find(t, segment, &e, err) &&
+              cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) &&
+              cuda_graph_kernels(c, n, graph, &e, err);
 
-    ok = ok && cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) &&
-         add_nodes(c, n, graph, &e, err) &&
-         cuda_check(c, c->cu->graph_instantiate(&n->graphs[segment], graph, 0), "a graph", err) &&
-         cuda_check(c, c->cu->graph_upload(n->graphs[segment], c->stream), "a graph", err);
+    for (uint32_t i = 0; ok && i < e.n; i++)
+        ok = cuda_graph_edge(c, graph, &e, i, err);
+    ok = ok && cuda_graph_finish(c, graph, &n->graphs[segment], err);
     if (graph)
         c->cu->graph_destroy(graph);
-    mem_free(e.nodes);
-    mem_free(e.from);
-    mem_free(e.to);
-    mem_free(e.n_out);
-    mem_free(e.n_in);
-    mem_free(paths);
+    cuda_edges_free(&e);
     c->device.counters.pipelines++;
     return ok;
 }
 
 // A tape usually keeps its step buffer; another one needs new graphs.
-static bool prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_address step, struct err *err)
+bool cuda_tape_prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_address step, struct err *err)
 {
     struct cuda_tape *n = t->native;
 
@@ -366,7 +380,7 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
     d->counters.commands += last - first;
     uint32_t segment = n->plan.n_products == 0 ? tape_segment_of(t, first, last) : UINT32_MAX;
     if (segment != UINT32_MAX)
-        return prepare(c, t, segment, at, err) &&
+        return cuda_tape_prepare(c, t, segment, at, err) &&
                cuda_check(c, c->cu->graph_launch(n->graphs[segment], c->stream), "a step", err);
     drop_graphs(c, t); // their arguments are about to change
     cuda_tape_step_set(n, at);

@@ -1,10 +1,12 @@
 // step_profile.c - see step_profile.h.
 #include "engine/api/step_profile.h"
+#include <math.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "engine/api.h"
+#include "engine/api/step_fronts.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/batch.h"
@@ -13,23 +15,28 @@
 #include "ops/experts/experts.h"
 #include "ops/ops.h"
 
-enum { LEAST_PLAYS = 6, ALONE_PLAYS = 8, WARM_UP_PLAYS = 2, QUEUED_PLAYS = 8 };
+enum { LEAST_PLAYS = 6, ALONE_PLAYS = 8, WARM_UP_PLAYS = 2 };
+enum { MOST_AT_ONCE = DEVICE_SAMPLES, LEAST_FRONTS = 4 }; // plays at once; samples of a front
+#define AT_ONCE_NS 1e7                                    // plays at once take about this long at most
+#define CUTS_SHARE 0.02 // of a step's time that cuts may take: less than the 3 % that are promised
 
 // What one command took in one stamped play.
 struct command_sample {
     float ns, wait_ns;
 };
-struct play_sample { // of one stamped play
+struct play_sample { // of stamped plays at once, their mean
     double total, start, link, host;
-    struct command_sample *commands; // [n_commands]
+    double on_device[MAX_STAGES];    // of stages with cuts, from begin to end
+    struct command_sample *commands; // [n_commands], of the other stages
 };
 
 // A tape of the step, with what it needs to be played.
 struct profiled_tape {
     struct tape *tape;
     struct device *device;
-    struct buffer *step; // on the device
-    struct link *link;   // from the tape before, or NULL
+    struct buffer *step;  // on the device
+    struct link *link;    // from the tape before, or NULL
+    struct fronts fronts; // of a device that samples
 };
 
 struct profiling {
@@ -42,6 +49,10 @@ struct profiling {
     struct profiled_tape tapes[MAX_STAGES]; // [profile->n_stages]
     struct play_sample samples[STEP_PROFILE_PLAYS];
     struct command_sample *all; // [STEP_PROFILE_PLAYS, n_commands]
+    uint32_t n_at_once;         // plays, in turn plain and stamped
+    uint32_t every, n_cut;      // commands from cut to cut; plays with cuts so far
+    double cut_ns;              // that a cut takes
+    double *cut_times;          // [n_commands + 1] of a play
 };
 
 // ---- the step
@@ -151,7 +162,7 @@ static bool take_tapes(struct profiling *w, struct err *err)
         if (!b)
             return false;
         w->tapes[w->profile->n_stages++] =
-            (struct profiled_tape){ b->tape, s->device, &s->step, i > 0 ? &l->links[i - 1] : NULL };
+            (struct profiled_tape){ b->tape, s->device, &s->step, i > 0 ? &l->links[i - 1] : NULL, { 0 } };
     }
     return true;
 }
@@ -221,7 +232,8 @@ static bool spans_open(struct profiling *w, uint32_t stage, struct err *err)
 {
     struct step_profile *p = w->profile;
     struct device *d = w->tapes[stage].device;
-    uint32_t n = tape_n_commands(w->tapes[stage].tape), n_lanes = d->timing ? d->timing->n_lanes(d) : 0;
+    uint32_t n = tape_n_commands(w->tapes[stage].tape),
+             n_lanes = d->timing ? d->timing->n_lanes(d) : d->sampling != NULL;
 
     p->spans[stage] =
         (struct stage_spans){ .first_command = p->n_commands, .n_commands = n, .device = device_index(w, d) };
@@ -259,7 +271,8 @@ static bool open_commands(struct profiling *w, struct err *err)
             return false;
     p->commands = mem_alloc_array(p->n_commands, sizeof *p->commands);
     w->all = mem_alloc_array((size_t)p->n_commands * STEP_PROFILE_PLAYS, sizeof *w->all);
-    if (!p->commands || !w->all)
+    w->cut_times = mem_alloc_array((size_t)p->n_commands + 1, sizeof *w->cut_times);
+    if (!p->commands || !w->all || !w->cut_times)
         return err_memory(err, "the times of commands");
     for (uint32_t i = 0; i < p->n_stages; i++)
         list_commands(w, i);
@@ -280,67 +293,233 @@ static bool write_step(const struct profiling *w, const struct profiled_tape *t,
     return buffer_write(t->step, 0, w->step, w->step_bytes, err);
 }
 
-// A GPU is given a few plays at once, as decoding does, so that submission and wait are hidden behind them.
-static uint32_t plays_at_once(const struct profiling *w)
+// Only the last stage's results are waited for, and of several stages after each play, since a decoding step
+// is one play.
+static bool wait_after(const struct profiling *w, uint32_t play, struct err *err)
 {
-    return w->profile->n_stages == 1 && w->tapes[0].device->queue ? QUEUED_PLAYS : 1;
+    struct device *last = w->tapes[w->profile->n_stages - 1].device;
+    return (w->profile->n_stages == 1 && play + 1 < w->n_at_once) || last->ops->wait(last, err);
 }
 
 // The mean of one play in *ns.
 static bool play_plain(const struct profiling *w, double *ns, struct err *err)
 {
-    uint32_t n_stages = w->profile->n_stages, n = plays_at_once(w);
     uint64_t begun = clock_ns();
 
-    for (uint32_t i = 0; i < n * n_stages; i++) {
-        const struct profiled_tape *t = &w->tapes[i % n_stages];
-        if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err) ||
-            !tape_play(t->tape, t->step, err))
+    for (uint32_t play = 0; play < w->n_at_once; play++) {
+        for (uint32_t i = 0; i < w->profile->n_stages; i++) {
+            const struct profiled_tape *t = &w->tapes[i];
+            if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err) ||
+                !tape_play(t->tape, t->step, err))
+                return false;
+        }
+        if (!wait_after(w, play, err))
             return false;
     }
-    struct device *last = w->tapes[n_stages - 1].device;
-    bool ok = last->ops->wait(last, err);
-    *ns = since(begun) / n;
-    return ok;
+    *ns = since(begun) / w->n_at_once;
+    return true;
 }
 
 // Each lane's commands follow each other: what lies between one's end and the next one's begin is waiting.
-static void take_times(const struct stage_spans *s, struct play_sample *to)
+static void take_times(const struct profiling *w, const struct stage_spans *s, struct play_sample *to)
 {
     const struct play_times *t = &s->times;
+    double n = t->n_lanes * w->n_at_once;
 
     for (uint32_t lane = 0; lane < t->n_lanes; lane++) {
         const struct command_span *at = t->spans + (size_t)lane * s->n_commands;
-        to->start += (double)(at[0].begin - t->begun) / t->n_lanes;
+        to->start += (double)(at[0].begin - t->begun) / n;
         for (uint32_t i = 0; i < s->n_commands; i++) {
             struct command_sample *c = &to->commands[s->first_command + i];
             uint64_t next = i + 1 < s->n_commands ? at[i + 1].begin : t->ended;
-            c->ns += (float)(next - at[i].begin) / (float)t->n_lanes;
-            c->wait_ns += (float)(next - at[i].end) / (float)t->n_lanes;
+            c->ns += (float)((double)(next - at[i].begin) / n);
+            c->wait_ns += (float)((double)(next - at[i].end) / n);
         }
     }
-    to->host -= (double)(t->ended - t->begun);
+    to->host -= (double)(t->ended - t->begun) / w->n_at_once;
+}
+
+static struct play_cuts cuts_of(const struct profiling *w, uint32_t play)
+{
+    return (struct play_cuts){ play, 1 + (w->n_cut + play) % w->every, w->every };
+}
+
+static bool prepare_cuts(const struct profiling *w, struct err *err)
+{
+    for (uint32_t i = 0; i < w->profile->n_stages; i++) {
+        const struct profiled_tape *t = &w->tapes[i];
+        for (uint32_t play = 0; t->device->sampling && play < w->n_at_once; play++) {
+            struct play_cuts cuts = cuts_of(w, play);
+            if (!t->device->sampling->prepare(t->device, t->tape, t->step, &cuts, err))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool read_cuts(struct profiling *w, uint32_t stage, struct play_sample *to, struct err *err)
+{
+    struct profiled_tape *t = &w->tapes[stage];
+    uint32_t n_commands = w->profile->spans[stage].n_commands;
+
+    for (uint32_t play = 0; play < w->n_at_once; play++) {
+        struct play_cuts cuts = cuts_of(w, play);
+        if (!t->device->sampling->read(t->device, t->tape, play, w->cut_times, err))
+            return false;
+        to->on_device[stage] += w->cut_times[fronts_n_cuts(n_commands, &cuts)] / w->n_at_once;
+        if (t->fronts.n)
+            fronts_add(&t->fronts, cuts.first, w->cut_times);
+    }
+    to->host -= to->on_device[stage];
+    return true;
+}
+
+static bool play_stamped(struct profiling *w, uint32_t stage, uint32_t play, struct play_sample *to,
+                         struct err *err)
+{
+    const struct profiled_tape *t = &w->tapes[stage];
+    struct play_times *times = &w->profile->spans[stage].times;
+
+    if (!write_step(w, t, err))
+        return false;
+    if (t->device->timing) {
+        if (!tape_play_timed(t->tape, t->step, times, err))
+            return false;
+        take_times(w, &w->profile->spans[stage], to);
+        return true;
+    }
+    times->begun = clock_ns();
+    return t->device->sampling->play(t->device, t->tape, t->step, play, err) &&
+           (w->profile->n_stages == 1 || t->device->ops->wait(t->device, err));
 }
 
 static bool play_timed(struct profiling *w, struct play_sample *to, struct err *err)
 {
+    uint32_t n_stages = w->profile->n_stages;
     uint64_t begun = clock_ns();
 
+    *to = (struct play_sample){ .commands = to->commands };
     memset(to->commands, 0, w->profile->n_commands * sizeof *to->commands);
-    to->start = to->link = to->host = 0;
-    for (uint32_t i = 0; i < w->profile->n_stages; i++) {
-        const struct profiled_tape *t = &w->tapes[i];
-        uint64_t passing = clock_ns();
-        if (t->link && !link_pass(t->link, w->step->n_rows, err))
+    for (uint32_t play = 0; play < w->n_at_once; play++) {
+        for (uint32_t i = 0; i < n_stages; i++) {
+            const struct link *link = w->tapes[i].link;
+            uint64_t passing = clock_ns();
+            if (link && !link_pass(w->tapes[i].link, w->step->n_rows, err))
+                return false;
+            to->link += link ? since(passing) / w->n_at_once : 0;
+            if (!play_stamped(w, i, play, to, err))
+                return false;
+        }
+        if (!wait_after(w, play, err))
             return false;
-        to->link += t->link ? since(passing) : 0;
-        if (!write_step(w, t, err) || !tape_play_timed(t->tape, t->step, &w->profile->spans[i].times, err))
-            return false;
-        take_times(&w->profile->spans[i], to);
     }
-    to->total = since(begun);
+    to->total = since(begun) / w->n_at_once;
     to->host += to->total - to->link;
+    for (uint32_t i = 0; i < n_stages; i++)
+        if (w->tapes[i].device->sampling && !read_cuts(w, i, to, err))
+            return false;
     return true;
+}
+
+// ---- turns
+
+static bool samples_fronts(const struct profiling *w)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < w->profile->n_stages; i++)
+        any |= w->tapes[i].device->sampling != NULL;
+    return any;
+}
+
+// A GPU is given a few plays at once, as decoding does, so that submission and wait are hidden behind them,
+// and plays with cuts are few enough at once to be many in turn.
+static bool choose_at_once(struct profiling *w, struct err *err)
+{
+    double *ns = &w->profile->plain_ns[0];
+
+    w->n_at_once = 1;
+    for (uint32_t i = 0; i < WARM_UP_PLAYS; i++)
+        if (!play_plain(w, ns, err))
+            return false;
+    if (samples_fronts(w) || (w->profile->n_stages == 1 && w->tapes[0].device->queue))
+        w->n_at_once = *ns * MOST_AT_ONCE < AT_ONCE_NS ? MOST_AT_ONCE
+                       : *ns * 2 > AT_ONCE_NS          ? 1
+                                                       : (uint32_t)(AT_ONCE_NS / *ns);
+    return true;
+}
+
+static double cuts_per_play(const struct profiling *w, uint32_t stage)
+{
+    double n = 0;
+
+    for (uint32_t play = 0; play < w->n_at_once; play++) {
+        struct play_cuts cuts = cuts_of(w, play);
+        n += fronts_n_cuts(w->profile->spans[stage].n_commands, &cuts);
+    }
+    return n / w->n_at_once;
+}
+
+struct cut_time {
+    double ns, n_cuts; // on all devices that sample
+};
+
+// Of plays with cuts so far apart.
+static bool time_cuts(struct profiling *w, uint32_t every, struct cut_time *time, struct err *err)
+{
+    struct play_sample *sample = &w->samples[0];
+
+    w->every = every;
+    for (uint32_t i = 0; i < WARM_UP_PLAYS; i++) {
+        struct cut_time now = { 0 };
+        if (!prepare_cuts(w, err) || !play_timed(w, sample, err))
+            return false;
+        for (uint32_t k = 0; k < w->profile->n_stages; k++) {
+            now.ns += sample->on_device[k];
+            now.n_cuts += w->tapes[k].device->sampling ? cuts_per_play(w, k) : 0;
+        }
+        *time = i == 0 || now.ns < time->ns ? now : *time;
+    }
+    return true;
+}
+
+// How far cuts must be apart: from the time of plays with one a stage, and with all of them.
+static bool choose_cuts(struct profiling *w, struct err *err)
+{
+    uint32_t most = w->n_at_once * STEP_PROFILE_PLAYS / LEAST_FRONTS;
+    struct cut_time one, all;
+
+    if (!time_cuts(w, w->profile->n_commands, &one, err) || !time_cuts(w, 1, &all, err))
+        return false;
+    w->cut_ns = all.n_cuts > one.n_cuts ? fmax(all.ns - one.ns, 0) / (all.n_cuts - one.n_cuts) : 0;
+    double n = CUTS_SHARE * one.ns / fmax(w->cut_ns, 1) - 2; // two more: at the begin and the end
+    w->every = n >= all.n_cuts ? 1 : (uint32_t)fmin(ceil(all.n_cuts / fmax(n, 1)), most);
+    return true;
+}
+
+static bool fronts_begin(struct profiling *w, struct err *err)
+{
+    for (uint32_t i = 0; i < w->profile->n_stages; i++)
+        if (w->tapes[i].device->sampling && !fronts_open(&w->tapes[i].fronts, w->profile->spans[i].n_commands,
+                                                         w->every, w->n_at_once * STEP_PROFILE_PLAYS, err))
+            return false;
+    return true;
+}
+
+// Both, either of them first in every other turn.
+static bool play_turn(struct profiling *w, uint32_t turn, struct err *err)
+{
+    double *plain = &w->profile->plain_ns[turn];
+    struct play_sample *stamped = &w->samples[turn];
+    bool ok = !w->profile->is_timed || prepare_cuts(w, err);
+
+    if (turn % 2 == 0)
+        ok = ok && play_plain(w, plain, err);
+    ok = ok && (!w->profile->is_timed || play_timed(w, stamped, err));
+    if (turn % 2)
+        ok = ok && play_plain(w, plain, err);
+    w->n_cut += w->n_at_once;
+    return ok;
 }
 
 static bool play_turns(struct profiling *w, struct err *err)
@@ -349,12 +528,13 @@ static bool play_turns(struct profiling *w, struct err *err)
     struct step_profile *p = w->profile;
     uint64_t begun = clock_ns();
 
-    for (uint32_t i = 0; i < WARM_UP_PLAYS; i++)
-        if (!play_plain(w, &p->plain_ns[0], err) || (p->is_timed && !play_timed(w, &w->samples[0], err)))
-            return false;
-    while (p->n_plays < STEP_PROFILE_PLAYS && (p->n_plays < LEAST_PLAYS || since(begun) < r->seconds * 1e9)) {
-        if (!play_plain(w, &p->plain_ns[p->n_plays], err) ||
-            (p->is_timed && !play_timed(w, &w->samples[p->n_plays], err)))
+    if (!choose_at_once(w, err) ||
+        (p->is_timed && samples_fronts(w) && !(choose_cuts(w, err) && fronts_begin(w, err))))
+        return false;
+    uint32_t least = LEAST_FRONTS * w->every / w->n_at_once;
+    least = least > LEAST_PLAYS ? least : LEAST_PLAYS;
+    while (p->n_plays < STEP_PROFILE_PLAYS && (p->n_plays < least || since(begun) < r->seconds * 1e9)) {
+        if (!play_turn(w, p->n_plays, err))
             return false;
         p->timed_ns[p->n_plays] = w->samples[p->n_plays].total;
         p->n_plays++;
@@ -402,22 +582,44 @@ static struct layer_range middle_half(uint32_t n)
 static double middle_mean(const double *samples, uint32_t n)
 {
     double sorted[STEP_PROFILE_PLAYS];
-    struct layer_range middle = middle_half(n);
 
     memcpy(sorted, samples, n * sizeof *sorted);
-    stats_sort(sorted, n);
-    return stats_mean(sorted + middle.first, middle.last - middle.first);
+    return stats_middle_mean(sorted, n);
 }
 
-static void take_means(struct profiling *w)
+// A stage of which a play with cuts took ns: its commands, and their spans in a play that has none.
+static bool take_fronts(struct profiling *w, uint32_t stage, double ns, struct err *err)
+{
+    struct stage_spans *s = &w->profile->spans[stage];
+    struct profiled_command *commands = &w->profile->commands[s->first_command];
+    struct fronts *f = &w->tapes[stage].fronts;
+    double n_cuts = (double)(f->n_commands - 1) / f->every, cuts = fmin((n_cuts + 1) * w->cut_ns, ns),
+           at = (double)s->times.begun;
+
+    if (!fronts_solve(f, ns - cuts, w->cut_times, err))
+        return false;
+    w->profile->cuts_ns += cuts;
+    s->times.n_lanes = 1;
+    for (uint32_t i = 0; i < s->n_commands; i++) {
+        commands[i].ns = w->cut_times[i];
+        s->times.spans[i].begin = (uint64_t)at;
+        at += commands[i].ns;
+        s->times.spans[i].end = (uint64_t)at;
+    }
+    s->times.ended = (uint64_t)at;
+    return true;
+}
+
+static bool take_means(struct profiling *w, struct err *err)
 {
     struct step_profile *p = w->profile;
     struct layer_range middle = middle_half(p->n_plays);
-    double n = middle.last - middle.first;
+    double n = middle.last - middle.first, on_device[MAX_STAGES] = { 0 };
+    bool ok = true;
 
     p->plain = middle_mean(p->plain_ns, p->n_plays);
     if (!p->is_timed)
-        return;
+        return true;
     qsort(w->samples, p->n_plays, sizeof *w->samples, compare_totals);
     for (uint32_t i = middle.first; i < middle.last; i++) {
         const struct play_sample *s = &w->samples[i];
@@ -425,11 +627,16 @@ static void take_means(struct profiling *w)
         p->start_ns += s->start / n;
         p->link_ns += s->link / n;
         p->host_ns += s->host / n;
+        for (uint32_t k = 0; k < p->n_stages; k++)
+            on_device[k] += s->on_device[k] / n;
         for (uint32_t c = 0; c < p->n_commands; c++) {
             p->commands[c].ns += (double)s->commands[c].ns / n;
             p->commands[c].wait_ns += (double)s->commands[c].wait_ns / n;
         }
     }
+    for (uint32_t i = 0; ok && i < p->n_stages; i++)
+        ok = !w->tapes[i].device->sampling || take_fronts(w, i, on_device[i], err);
+    return ok;
 }
 
 // ---- experts
@@ -498,9 +705,8 @@ static bool measure(struct profiling *w, struct err *err)
     struct step_profile *p = w->profile;
 
     p->is_timed = true;
-    if (!open_commands(w, err) || !play_turns(w, err))
+    if (!open_commands(w, err) || !play_turns(w, err) || !take_means(w, err))
         return false;
-    take_means(w);
     // Spans that are kept are those of the last play.
     return (!w->request->alone || play_alone(w, err)) && find_spread(w, err);
 }
@@ -523,6 +729,9 @@ static bool profile_with(struct ingot_engine *engine, const struct step_profile_
     batch_clear(e->batch);
     give_slots_back(w);
     pthread_mutex_unlock(&e->stepping);
+    for (uint32_t i = 0; i < profile->n_stages; i++)
+        fronts_close(&w->tapes[i].fronts);
+    mem_free(w->cut_times);
     mem_free(w->all);
     mem_free(w);
     return ok;
@@ -549,7 +758,7 @@ static bool make_tower(struct profiling *w, struct err *err)
     mem_free(pixels);
     w->step = v->host_step;
     w->step_bytes = step_at_samples(w->step->max_rows, w->step->max_outputs) * 4ull;
-    w->tapes[0] = (struct profiled_tape){ v->tapes[0], v->device, &v->step, NULL };
+    w->tapes[0] = (struct profiled_tape){ v->tapes[0], v->device, &v->step, NULL, { 0 } };
     w->profile->shape = (struct step_shape){ n, w->step->n_rows / n, 0 };
     w->profile->n_stages = 1;
     return ok;

@@ -4,7 +4,9 @@
 // are kept apart. Plain: the step as it always runs. Stamped: the same with a note of when each command ran.
 // Alone: a command repeated by itself. Plain and stamped plays take turns, so that what slows the machine
 // slows both. Each mean is that of the middle half of the plays, and what stamped plays consist of is the
-// mean over the same plays: so commands, waits, links and the rest add up to the stamped step.
+// mean over the same plays: so commands, waits, links and the rest add up to the stamped step. On a device
+// that samples (a GPU), a stamped play has few cuts, as many as slow it by 2 %, at other places each time,
+// and the commands' times come from all of them (step_fronts.h).
 #pragma once
 #include "engine/engine.h"
 #include "ops/cost.h"
@@ -22,7 +24,9 @@ struct profiled_command {
     uint32_t device;          // of the engine's
     bool barrier;             // before it
     struct cost cost;
-    double ns, wait_ns; // stamped, mean of lanes: until the next one begins; and of it, after its own end
+    // stamped, mean of lanes: until the next one begins, or all before it have ended on a device that
+    // samples; and of it, after its own end
+    double ns, wait_ns;
     double alone_ns;
 };
 
@@ -32,7 +36,7 @@ struct expert_spread {
     double mean;
 };
 
-struct stage_spans { // of one stamped play
+struct stage_spans { // of one stamped play, or of all on a device that samples
     uint32_t first_command, n_commands, device;
     struct play_times times;
 };
@@ -44,8 +48,9 @@ struct step_profile {
     uint32_t n_commands, n_barriers;
     double plain_ns[STEP_PROFILE_PLAYS], timed_ns[STEP_PROFILE_PLAYS]; // [n_plays], as they came
     uint32_t n_plays;
-    double plain, timed;                  // means of the middle halves
-    double start_ns, link_ns, host_ns;    // of `timed`: until lanes begin, between stages, the rest
+    double plain, timed;               // means of the middle halves
+    double start_ns, link_ns, host_ns; // of `timed`: until lanes begin, between stages, the rest
+    double cuts_ns;                    // of `timed`, and in no command: by cuts, as those of other plays cost
     struct stage_spans spans[MAX_STAGES]; // [n_stages] of one more play
     uint32_t n_stages;
     struct expert_spread *experts; // [n_experts], or NULL: none, or the device does not show them

@@ -41,7 +41,7 @@ const char *draw_part_class(enum time_part part)
 
 struct time_split time_split_of(const struct profile_result *r, const struct step_profile *p)
 {
-    struct time_split s = { .total = p->timed };
+    struct time_split s = { .total = p->timed - p->cuts_ns };
 
     for (uint32_t i = 0; i < p->n_commands; i++) {
         const struct profiled_command *c = &p->commands[i];

@@ -3,8 +3,8 @@
 #include "base/str.h"
 #include "main/profile/profile_result.h"
 
-// Where the time of a stamped step went. At the limit: what the slower of memory and arithmetic takes at
-// least.
+// Where the time of a stamped step went, without its cuts. At the limit: what the slower of memory and
+// arithmetic takes at least.
 enum time_part {
     PART_MEMORY,
     PART_ARITHMETIC,

@@ -137,6 +137,7 @@ static json_t *step_json(const struct profile_result *r, const struct named_step
         json_object_set_new(o, "start_ns", json_real(p->start_ns));
         json_object_set_new(o, "link_ns", json_real(p->link_ns));
         json_object_set_new(o, "host_ns", json_real(p->host_ns));
+        json_object_set_new(o, "cuts_ns", json_real(p->cuts_ns));
         json_object_set_new(o, "stamped_samples_ns", list(p->timed_ns, p->n_plays));
     }
     for (uint32_t i = 0; i < p->n_commands; i++)

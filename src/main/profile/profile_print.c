@@ -98,6 +98,8 @@ static void print_kinds(const struct profile_result *r, const struct step_profil
     print_line("start", p->start_ns, p);
     print_line("links", p->link_ns, p);
     print_line("host", p->host_ns, p);
+    if (p->cuts_ns > 0)
+        print_line("cuts", p->cuts_ns, p);
     print_line("stamping", p->plain - p->timed, p);
     print_line("plain step", p->plain, p);
 }

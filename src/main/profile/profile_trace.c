@@ -1,4 +1,5 @@
 // profile_trace.c - one stamped play of each step as a trace that ui.perfetto.dev and chrome://tracing open.
+// Of a device that samples it is the play that all cuts tell of.
 //
 // A device is a process and a lane of it a thread; process 0 is the host, which submits. Times are
 // microseconds from the first play on. A flow leads from each submission to the first command of each stage.
