@@ -42,7 +42,7 @@ static void count(struct model_info *s, uint32_t n_context)
 
     s->n_context = n_context ? n_context : most;
     struct stage_shape shape = shape_of(s);
-    s->memory = place_memory(&s->model, &shape);
+    s->memory = place_memory(&s->model, &shape, NULL);
     s->read_bytes = read_bytes(&s->model);
     s->kv_bytes = model_pages_bytes(&s->model, 0, c->n_layers, KV_F16, KV_F16) / PAGE_TOKENS;
 }

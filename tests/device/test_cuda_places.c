@@ -2,6 +2,7 @@
 // small: other GPUs, the processor for layers or for experts. On a fake driver.
 #include "engine/api.h"
 #include "engine/stage/plan.h"
+#include "engine/memory_parts.h"
 #include "fake_driver.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
@@ -94,10 +95,10 @@ static void experts_leave_a_device_that_is_too_small(void **state)
     assert_string_equal(l->devices.experts->name, "cpu");
     struct stage_shape shape = l->stages[0].shape;
     assert_true(shape.n_away > 0 && shape.n_away == l->devices.n_away);
-    struct place_memory need = place_memory(&l->model, &shape);
+    struct place_memory need = place_memory(&l->model, &shape, NULL);
     assert_true(need.weights + need.pages + need.scratch <= fake.memory_bytes);
     shape.n_away--;
-    need = place_memory(&l->model, &shape);
+    need = place_memory(&l->model, &shape, NULL);
     assert_true(need.weights + need.pages + need.scratch > fake.memory_bytes);
     ingot_engine_close(engine);
     o.experts = "none";
@@ -167,6 +168,25 @@ static void links_are_part_of_a_prediction(void **state)
     free(p);
 }
 
+// A tied matrix has its rows as in the file and once more packed, and is predicted so.
+static void a_gpu_takes_what_was_predicted(void **state)
+{
+    static const char *const models[] = { SOURCE_DIR "/models/ingot-7m-q8_0.gguf",
+                                          SOURCE_DIR "/models/ingot-7m" };
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct ingot_engine_options o = found_options(models[i]);
+        memset(&fake, 0, sizeof fake);
+        fake.memory_bytes = 1ull << 32;
+        driver_replace(&driver);
+        o.device = "cuda";
+        check_memory_parts(&o, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +194,7 @@ int main(void)
         cmocka_unit_test(experts_leave_a_device_that_is_too_small),
         cmocka_unit_test(other_gpus_are_found),
         cmocka_unit_test(links_are_part_of_a_prediction),
+        cmocka_unit_test(a_gpu_takes_what_was_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,8 +99,8 @@ static void every_weight_is_on_one_device(void **state)
     uint32_t n_layers = l->model.config.n_layers, n_dense = l->model.config.n_dense;
     assert_int_equal(tape_n_segments(s->buckets[0].tape), n_layers - n_dense + 1);
     assert_int_equal(tape_n_segments(experts->buckets[0].tape), n_layers - n_dense);
-    struct place_memory whole = place_memory(&l->model, &one->inner.loaded->stages[0].shape),
-                        rest = place_memory(&l->model, &s->shape),
+    struct place_memory whole = place_memory(&l->model, &one->inner.loaded->stages[0].shape, NULL),
+                        rest = place_memory(&l->model, &s->shape, NULL),
                         away =
                             place_experts_memory(&l->model, &s->shape, (struct layer_range){ 0, n_layers });
     assert_int_equal(rest.weights + away.weights, whole.weights);

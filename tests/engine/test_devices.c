@@ -154,7 +154,7 @@ static void weights_of_ranges_add_up(void **state)
     const struct model *m = &engine->inner.loaded->model;
     const struct stage_shape *shape = &engine->inner.loaded->stages[0].shape;
     const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
-    struct place_memory whole = place_memory(m, shape),
+    struct place_memory whole = place_memory(m, shape, NULL),
                         first = place_range_memory(m, shape, (struct layer_range){ 0, 1 }),
                         rest = place_range_memory(m, shape, (struct layer_range){ 1, m->config.n_layers });
     assert_int_equal(first.weights + rest.weights, whole.weights + (m->tied ? head->bytes : 0));

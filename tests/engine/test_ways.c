@@ -32,7 +32,7 @@ static void release(struct sized *b)
 
 static uint64_t need(const struct model *m, const struct stage_shape *shape)
 {
-    struct place_memory n = place_memory(m, shape);
+    struct place_memory n = place_memory(m, shape, NULL);
     return n.weights + n.pages + n.scratch;
 }
 
@@ -163,7 +163,7 @@ static void scratch_is_counted_to_the_byte(void **state)
         fits.history_stride = 1600;
         struct outline_request r = { .model = &b.m, .devices = &d, .shape = &fits, .placement = &all };
         assert_ok(outline_stages(&r, &found, &err), &err);
-        struct place_memory rough = place_memory(&b.m, &fits);
+        struct place_memory rough = place_memory(&b.m, &fits, NULL);
         uint64_t room = rough.weights + rough.pages + found.scratch[0];
         assert_true(rough.scratch != found.scratch[0]);
         ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, &r }, text);

@@ -54,8 +54,8 @@ bool load_memory_needs(const struct engine_loaded *l, const struct stage_shape *
         needs->experts[i] = place_experts_memory(&l->model, shape, p->layers[i]);
         needs->experts[i].scratch = found.experts[i];
     }
-    if (p->n == 1 && !l->remote) // an embedding that is also the head counts once
-        needs->stages[0].weights = place_memory(&l->model, shape).weights;
+    if (p->n == 1 && !l->remote)
+        needs->stages[0].weights = place_memory(&l->model, shape, l->devices.at[p->device[0]]).weights;
     return true;
 }
 

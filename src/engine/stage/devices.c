@@ -311,9 +311,12 @@ uint64_t devices_host_bytes(const struct devices *d)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
+bool devices_has_own_memory(const struct device *d)
+{
+    return str_starts(str_from(d->name), STR("cuda"));
+}
+
 bool devices_share_memory(const struct device *a, const struct device *b)
 {
-    bool apart = str_starts(str_from(a->name), STR("cuda")) || str_starts(str_from(b->name), STR("cuda"));
-
-    return apart ? strcmp(a->name, b->name) == 0 : true;
+    return (!devices_has_own_memory(a) && !devices_has_own_memory(b)) || strcmp(a->name, b->name) == 0;
 }

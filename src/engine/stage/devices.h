@@ -40,4 +40,5 @@ bool devices_is_plain(const struct device *d);
 // The host's memory, where it is none of the devices'; else 0.
 uint64_t devices_host_bytes(const struct devices *d);
 // Of the host: two such devices share its memory. On Apple's machines the GPU does, too.
+bool devices_has_own_memory(const struct device *d);
 bool devices_share_memory(const struct device *a, const struct device *b);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include "base/log.h"
 #include "engine/stage/away.h"
+#include "engine/stage/devices.h"
 #include "models/binding/layer_config.h"
 #include "models/mixture.h"
 
@@ -142,11 +143,13 @@ struct place_memory place_experts_memory(const struct model *m, const struct sta
                                   .copied = experts_bytes(m, layers, copied_bytes) };
 }
 
-struct place_memory place_memory(const struct model *m, const struct stage_shape *shape)
+struct place_memory place_memory(const struct model *m, const struct stage_shape *shape,
+                                 const struct device *d)
 {
     struct place_memory need = place_range_memory(m, shape, (struct layer_range){ 0, m->config.n_layers });
 
-    // an embedding that is also the head counts once
+    if (d && devices_has_own_memory(d))
+        return need;
     need.weights = m->weight_bytes + (shape->drafts ? m->draft_bytes : 0) + shape->eyes_weights +
                    shape->adapter_bytes -
                    place_experts_memory(m, shape, (struct layer_range){ 0, m->config.n_layers }).weights;

@@ -27,7 +27,10 @@ struct place_memory {
 // Whether no layer needs what another stage has; whether a stage may begin at a layer.
 bool place_borders_fit(const struct placement *p, const struct model *m, struct err *err);
 bool place_border_fits(const struct model *m, uint32_t layer);
-struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
+// All layers on that device; NULL: on the processor. An embedding that is also the head counts once, but
+// twice on a device with its own memory, which has copies of it in two layouts.
+struct place_memory place_memory(const struct model *m, const struct stage_shape *shape,
+                                 const struct device *d);
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers);
 struct place_memory place_experts_memory(const struct model *m, const struct stage_shape *shape,

@@ -13,7 +13,8 @@ struct plan_sizes {
     const struct model *model;
     bool many; // what counts
     uint32_t n_away;
-    uint64_t whole, scratch, tail, embed; // bytes; tail: norm, head and their scratch
+    uint64_t whole[MAX_DEVICES];   // bytes, of all layers on a device
+    uint64_t scratch, tail, embed; // bytes; tail: norm, head and their scratch
     uint32_t n_layers;
     bool may_begin[PLAN_MOST_LAYERS];      // a stage, there
     uint64_t before[PLAN_MOST_LAYERS + 1]; // of weights and pages of the layers before
@@ -34,9 +35,11 @@ static uint64_t range_bytes(const struct plan_request *r, uint32_t first, uint32
 static void measure_sizes(const struct plan_request *r, struct plan_sizes *s)
 {
     uint32_t n = s->n_layers;
-    struct place_memory whole = place_memory(r->model, r->shape);
 
-    s->whole = sum_bytes(&whole); // an embedding that is also the head counts once
+    for (uint32_t d = 0; d < r->devices->n; d++) {
+        struct place_memory whole = place_memory(r->model, r->shape, r->devices->at[d]);
+        s->whole[d] = sum_bytes(&whole);
+    }
     for (uint32_t l = 0; l < n; l++)
         s->may_begin[l] = place_border_fits(r->model, l);
     // Empty ranges: in the middle, at the front and at the end.
@@ -105,7 +108,7 @@ static uint64_t step_cost(const void *arg, uint32_t device, struct layer_range l
     uint64_t bytes = s->before[layers.last] - s->before[layers.first] + s->scratch + (first ? s->embed : 0) +
                      (last ? s->tail : 0);
 
-    if (!s->may_begin[layers.first] || (first && last ? s->whole : bytes) > s->plan->room[device])
+    if (!s->may_begin[layers.first] || (first && last ? s->whole[device] : bytes) > s->plan->room[device])
         return PLAN_DOES_NOT_FIT;
     return s->many ? many_ns(s, device, layers, n_steps) : range_ns(s, device, layers, PROBE_ONE);
 }
@@ -273,7 +276,7 @@ static void predict(const struct plan_request *r, struct plan *plan, const struc
 static bool fits_nowhere(const struct plan_request *r, const struct plan *plan, struct err *err)
 {
     const double gib = 1 << 30;
-    struct place_memory need = place_memory(r->model, r->shape);
+    struct place_memory need = place_memory(r->model, r->shape, r->devices->at[0]);
     char rooms[160] = "", ways[WAYS_BYTES];
     uint64_t room[MAX_DEVICES];
     struct ways_request asked = ways_request_of(r->devices, r->model, r->shape, room);

@@ -49,7 +49,7 @@ static uint32_t end_of(const struct ways_request *r, const struct stage_shape *s
 // An outline of experts elsewhere needs their device.
 static struct place_memory whole_need(const struct ways_request *r, const struct stage_shape *shape)
 {
-    struct place_memory need = place_memory(r->model, shape);
+    struct place_memory need = place_memory(r->model, shape, r->outline ? r->outline->devices->at[0] : NULL);
     struct outline found;
     struct err unused;
 
