@@ -162,7 +162,7 @@ static void the_trace_nests_and_flows(void **state)
 {
     json_t *trace = read_json(trace_path);
     const json_t *events = json_object_get(trace, "traceEvents");
-    size_t n_slices = 0, n_starts = 0, n_ends = 0;
+    size_t n_slices = 0, n_starts = 0, n_ends = 0, n_requests = 0;
     (void)state;
 
     for (size_t i = 0; i < json_array_size(events); i++) {
@@ -171,11 +171,16 @@ static void the_trace_nests_and_flows(void **state)
         n_slices += *phase == 'X';
         n_starts += *phase == 's';
         n_ends += *phase == 'f';
+        n_requests += !strcmp(json_string_value(json_object_get(e, "name")), "first token");
         assert_true(json_is_integer(json_object_get(e, "pid")));
         if (*phase == 'X')
             assert_true(number(e, "ts") >= 0 && number(e, "dur") >= 0);
     }
     assert_true(n_slices > 30 && n_starts == 3 && n_ends == 3);
+    const json_t *cases = json_object_get(first_profile(), "phases");
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        n_requests -= json_array_size(json_object_get(json_array_get(cases, i), "first_ms"));
+    assert_int_equal(n_requests, 0); // one for each
     json_decref(trace);
 }
 

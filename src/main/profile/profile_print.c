@@ -189,11 +189,12 @@ static void print_figure(const char *what, const struct energy_figure *f, const 
                number(f->gpus, "%.3f", gpus));
 }
 
-static void print_energy(const struct profile_energy *e)
+static void print_energy(const struct profile_energy *e, bool brief)
 {
     out_text("\n## Energy\n\n");
     if (!e->is_measured) {
-        out_text("- (no counter can be read: RAPL is root's on most systems, NVML is NVIDIA's)\n");
+        out_text(brief ? "left out by --short\n"
+                       : "- (no counter can be read: RAPL is root's on most systems, NVML is NVIDIA's)\n");
         return;
     }
     out_text("|                      |      | processor |      GPUs "
@@ -241,6 +242,6 @@ void profile_print(const struct profile_result *r)
         print_step(r, &r->steps[i]);
     if (!r->complete)
         return;
-    print_energy(&r->energy);
+    print_energy(&r->energy, r->brief);
     print_memory(r);
 }

@@ -27,6 +27,7 @@ struct profile_result {
     uint32_t n_devices;
     struct phases phases;
     struct named_step steps[N_PROFILE_STEPS];
+    bool brief; // --short: energy is left out
     struct profile_energy energy;
     struct memory_use predicted, taken; // by ingot plan's sums before loading; by the engine after all steps
     double resident_bytes;              // that the process grew by since before loading; negative: not known

@@ -1,8 +1,9 @@
 // profile_trace.c - one stamped play of each step as a trace that ui.perfetto.dev and chrome://tracing open.
 // Of a device that samples it is the play that all cuts tell of.
 //
-// A device is a process and a lane of it a thread; process 0 is the host, which submits. Times are
-// microseconds from the first play on. A flow leads from each submission to the first command of each stage.
+// A device is a process and a lane of it a thread; process 0 is the host, which submits, and has a thread for
+// each of the requests that the phases sent at the same time. Times are microseconds from the first request
+// on. A flow leads from each submission to the first command of each stage.
 #include "base/file.h"
 #include "main/profile/profile_report.h"
 
@@ -82,6 +83,37 @@ static void add_command(struct trace_events *t, const struct profile_result *r,
     add(t, e);
 }
 
+// From submission to the first token, inside the time to the last token of all that ran together.
+static void add_request(struct trace_events *t, const struct phase_case *c, uint32_t run, uint32_t stream)
+{
+    uint64_t begun = c->begun_ns[run];
+    struct command_span all = { begun, begun + (uint64_t)(c->run_ms[run] * 1e6) },
+                        first = { begun, begun + (uint64_t)(c->first_ms[run * c->n_streams + stream] * 1e6) };
+    json_t *e = slice(t, c->name, &all);
+
+    json_object_set_new(e, "args",
+                        json_pack("{s:s, s:i, s:i}", "phase", phase_name(c->phase), "prompt",
+                                  (int)c->n_prompt, "answer", (int)c->n_gen));
+    put(e, HOST, 1 + stream);
+    add(t, e);
+    e = slice(t, "first token", &first);
+    put(e, HOST, 1 + stream);
+    add(t, e);
+}
+
+static uint32_t add_requests(struct trace_events *t, const struct phases *p)
+{
+    uint32_t n_streams = 0;
+
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct phase_case *c = &p->cases[i];
+        for (uint32_t k = 0; k < c->n_runs * c->n_streams; k++)
+            add_request(t, c, k / c->n_streams, k % c->n_streams);
+        n_streams = c->n_runs && c->n_streams > n_streams ? c->n_streams : n_streams;
+    }
+    return n_streams;
+}
+
 static void add_stage(struct trace_events *t, const struct profile_result *r, const struct named_step *s,
                       uint32_t stage)
 {
@@ -92,6 +124,7 @@ static void add_stage(struct trace_events *t, const struct profile_result *r, co
 
     if (times->n_lanes == 0)
         return;
+    json_object_set_new(e, "args", json_pack("{s:i}", "stage", (int)stage));
     put(e, HOST, 0);
     add(t, e);
     t->n_flows++;
@@ -107,6 +140,10 @@ static uint64_t first_time(const struct profile_result *r)
 {
     uint64_t first = UINT64_MAX;
 
+    for (uint32_t i = 0; i < r->phases.n; i++) {
+        const struct phase_case *c = &r->phases.cases[i];
+        first = c->n_runs && c->begun_ns[0] < first ? c->begun_ns[0] : first;
+    }
     for (uint32_t i = 0; i < N_PROFILE_STEPS; i++)
         for (uint32_t s = 0; s < r->steps[i].at.n_stages; s++) {
             const struct play_times *t = &r->steps[i].at.spans[s].times;
@@ -137,6 +174,8 @@ bool profile_trace(const struct profile_result *r, const char *path, struct err 
     struct trace_events t = { json_array(), first_time(r), 0 };
 
     name_all(&t, r);
+    for (uint32_t n = add_requests(&t, &r->phases); n > 0; n--)
+        name_thread(&t, HOST, n, "request");
     for (uint32_t i = 0; i < N_PROFILE_STEPS; i++)
         for (uint32_t s = 0; s < r->steps[i].at.n_stages; s++)
             add_stage(&t, r, &r->steps[i], s);

@@ -114,6 +114,7 @@ static void describe(struct profile_job *job)
     struct profile_result *r = &job->result;
 
     r->model = job->settings->model ? job->settings->model : "";
+    r->brief = job->settings->brief;
     ingot_engine_info(job->engine, &r->info);
     r->n_threads = job->settings->n_threads ? job->settings->n_threads : thread_count_available();
     r->n_devices = l->devices.n;

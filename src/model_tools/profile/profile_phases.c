@@ -98,10 +98,11 @@ static bool cases_open(struct phases *p, struct err *err)
     for (uint32_t i = 0; i < p->n; i++) {
         struct phase_case *c = &p->cases[i];
         size_t n = (size_t)c->n_wanted * c->n_streams;
+        c->begun_ns = mem_alloc_array(c->n_wanted, sizeof(uint64_t));
         c->first_ms = mem_alloc_array(n, sizeof(double));
         c->run_ms = mem_alloc_array(c->n_wanted, sizeof(double));
         c->gaps_ms = mem_alloc_array(n * c->n_gen, sizeof(double));
-        if (!c->first_ms || !c->run_ms || !c->gaps_ms)
+        if (!c->begun_ns || !c->first_ms || !c->run_ms || !c->gaps_ms)
             return err_memory(err, "the measurements");
     }
     return true;
@@ -110,6 +111,7 @@ static bool cases_open(struct phases *p, struct err *err)
 void phases_free(struct phases *phases)
 {
     for (uint32_t i = 0; i < phases->n; i++) {
+        mem_free(phases->cases[i].begun_ns);
         mem_free(phases->cases[i].first_ms);
         mem_free(phases->cases[i].run_ms);
         mem_free(phases->cases[i].gaps_ms);
@@ -191,7 +193,7 @@ static bool run_once(struct phase_run *r, struct err *err)
 
     memset(r->streams, 0, sizeof r->streams);
     r->number++;
-    r->begun = clock_ns();
+    r->begun = c->begun_ns[c->n_runs] = clock_ns();
     for (uint32_t i = 0; i < c->n_streams && ok; i++)
         ok = submit(r, i, err);
     while (ok && busy) {

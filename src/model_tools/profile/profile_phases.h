@@ -19,6 +19,7 @@ struct phase_case {
     char name[24];                       // "cold", "output 20", "16 streams"
     uint32_t n_prompt, n_gen, n_streams; // tokens of each request; requests at the same time
     uint32_t n_wanted, n_runs;           // runs; so far
+    uint64_t *begun_ns;                  // [n_runs] on base/clock.h's clock
     double *first_ms;                    // [n_runs * n_streams]
     double *run_ms;                      // [n_runs], from submission to the last token of all
     double *gaps_ms;                     // [n_gaps] between tokens of a request
