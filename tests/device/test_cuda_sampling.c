@@ -122,11 +122,42 @@ static void a_profile_has_the_time_of_each_command(void **state)
     assert_int_equal(fake.n_live, 0);
 }
 
+// Profiles with one call that fails, by number from the profile's begin on. Returns how many there were.
+static unsigned profile_with_fault(unsigned fail_call)
+{
+    struct step_profile_request request = { .shape = { 1, 1, 8 } };
+    struct ingot_engine *engine = open_model(models[0]);
+    struct step_profile p;
+    struct err err = { 0 };
+    unsigned before = fake.calls;
+
+    fake.fail_call = fail_call ? before + fail_call : 0;
+    bool ok = step_profile_run(engine, &request, &p, &err);
+    assert_true(ok || strlen(err.message) > 10);
+    unsigned n = fake.calls - before;
+    step_profile_release(&p);
+    ingot_engine_close(engine);
+    assert_int_equal(fake.n_live, 0);
+    return n;
+}
+
+// The profile ends with an error, and leaves nothing behind.
+static void a_fault_ends_a_profile(void **state)
+{
+    unsigned n = profile_with_fault(0);
+    (void)state;
+
+    for (unsigned i = 1; i <= n; i += i < 1000 ? 1 : 331)
+        profile_with_fault(i);
+    print_message("%u calls\n", n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cut_separates_and_the_rest_stays),
         cmocka_unit_test(a_profile_has_the_time_of_each_command),
+        cmocka_unit_test(a_fault_ends_a_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
