@@ -494,12 +494,12 @@ static void rows_packed_by_the_command_before(void **state)
         { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 }
     };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
-    static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 } };
+    static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 }, { 256, 8, 4 } };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        for (uint32_t h = 0; h < 6; h++) {
+        for (uint32_t h = 0; h < 8; h++) {
             struct op_shape c = { .format = kinds[h % 3],
                                   .rows = rows[r][0],
                                   .most_rows = rows[r][1],
@@ -579,7 +579,7 @@ static void pages_of_every_format(void **state)
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
         for (uint32_t i = 0; i < 4; i++)
-            for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+            for (uint32_t head_dim = 64; head_dim <= 256; head_dim *= 2) {
                 struct op_shape c = { .format = QUANT_Q8_0,
                                       .rows = row_counts[r].rows,
                                       .most_rows = row_counts[r].most,

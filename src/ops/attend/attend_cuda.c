@@ -1,8 +1,8 @@
 // attend_cuda.c - chooses the kernels.
 //
-// attend_few: up to 64 rows where K and V have one format; any number where heads are of 256. attend_many:
-// larger steps; with more than 16 sequences in its mixed kernels, which leave the decode rows to attend_few.
-// attend_plain: fp32 pages and odd heads; with sinks all heads but those of 64, since no model has others.
+// attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
+// sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
+// heads; with sinks all heads but those of 64, since no model has others.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
@@ -46,9 +46,10 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
     params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
+    u32 tile_tokens = head_dim > 128 ? 32 : 64; // two tiles of K and two of V
     struct cuda_shape shape = { { n_tiles + params->n_helped * params->n_helpers, params->args.n_heads, 1 },
                                 128,
-                                4 * 64 * head_dim * 2 };
+                                4 * tile_tokens * head_dim * 2 };
 
     snprintf(name, sizeof name, "attend_hopper_%s%u%s", mixed, head_dim, sinks);
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
@@ -75,11 +76,9 @@ static enum attend_family family_of(const struct cuda_plan *p)
     const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
     bool sinks = cuda_weight(p, ATTEND_SINKS);
     bool halves = s->k_format != KV_F32 && s->v_format != KV_F32,
-         tiles = halves && (s->head_dim == 64 || (s->head_dim == 128 && !sinks)),
+         tiles = halves && (s->head_dim == 64 || ((s->head_dim == 128 || s->head_dim == 256) && !sinks)),
          few = (p->tape.max_rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format;
 
-    if (halves && s->head_dim == 256 && !sinks && s->k_format == s->v_format)
-        return ATTEND_FEW;
     return !tiles ? ATTEND_PLAIN : few ? ATTEND_FEW : ATTEND_MIXED;
 }
 

@@ -23,9 +23,9 @@ static __device__ __forceinline__ u64 k_descriptor(u32 at, u32 page_bytes)
     return 3ull << 62 | (u64)(256 >> 4) << 32 | (u64)(page_bytes >> 4) << 16 | (at & 0x3FFFF) >> 4;
 }
 // V: 64 dims in 128 bytes, the next 64 a tile's tokens further, tokens in eights.
-static __device__ __forceinline__ u64 v_descriptor(u32 at)
+static __device__ __forceinline__ u64 v_descriptor(u32 at, u32 tile_tokens)
 {
-    return 1ull << 62 | (u64)(1024 >> 4) << 32 | (u64)(TILE_TOKENS * 128 >> 4) << 16 | (at & 0x3FFFF) >> 4;
+    return 1ull << 62 | (u64)(1024 >> 4) << 32 | (u64)(tile_tokens * 128 >> 4) << 16 | (at & 0x3FFFF) >> 4;
 }
 
 #define S8(n)  "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9,"
@@ -77,8 +77,8 @@ template <u32 D> struct wgmma_tile {
                                                bool masked) const
     {
         u32 k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
-        f32 s[TILE_TOKENS / 8][4] = {};
-        u32 weights[TILE_PAGES][4];
+        f32 s[a.tile_tokens / 8][4] = {};
+        u32 weights[a.tile_pages][4];
 
         begin(a.q, s);
 #pragma unroll
@@ -87,14 +87,14 @@ template <u32 D> struct wgmma_tile {
         end(s);
         a.soften(s, first_token, masked);
 #pragma unroll
-        for (u32 i = 0; i < TILE_PAGES * 4; i++) {
+        for (u32 i = 0; i < a.tile_pages * 4; i++) {
             const f32 *v = s[2 * (i / 4) + i % 4 / 2] + i % 2 * 2;
             weights[i / 4][i % 4] = two_halves(v[0], v[1]);
         }
         begin(weights, a.out);
 #pragma unroll
-        for (u32 page = 0; page < TILE_PAGES; page++)
-            wgmma(a.out, weights[page], v_descriptor(v_at + page * PAGE_TOKENS * 128));
+        for (u32 page = 0; page < a.tile_pages; page++)
+            wgmma(a.out, weights[page], v_descriptor(v_at + page * PAGE_TOKENS * 128, a.tile_tokens));
         end(a.out);
     }
 };

@@ -1,9 +1,9 @@
 // attend_many.cu - prefill attention on every architecture: the products of attend_tile.cuh by mma.m16n8k16,
-// for heads of 64 and 128.
+// for heads of 64, 128 and 256.
 //
 // Computes   S = q K^T and O += P V   for the tile that attend_tile.cuh draws.
 //
-//             64 tokens: 8 N tiles          64 or 128 dims: 8 or 16 N tiles
+//             64 tokens: 8 N tiles          64, 128 or 256 dims: 8, 16 or 32 N tiles
 //           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
 //   16 rows |  S, in registers      |     |  O, in registers     a warp has 16 of the block's 64 rows
 //           +--+--+--+--+--+--+--+--+     +--+--+--+--+--
@@ -33,12 +33,12 @@ template <u32 D> struct mma_tile {
                                                bool masked) const
     {
         u32 lane = threadIdx.x & 31, k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
-        f32 s[TILE_TOKENS / 8][4] = {};
+        f32 s[a.tile_tokens / 8][4] = {};
 
 #pragma unroll
         for (u32 k = 0; k < D / 16; k++)
 #pragma unroll
-            for (u32 page = 0; page < TILE_PAGES; page++) {
+            for (u32 page = 0; page < a.tile_pages; page++) {
                 u32 b[4]; // dims 0-7 and 8-15 of tokens 0-7, then of tokens 8-15
                 load_transposed(b, k_at + page * a.page_bytes +
                                        k_place(k * 16 + lane % 8 + lane / 8 % 2 * 8, lane / 16));
@@ -47,7 +47,7 @@ template <u32 D> struct mma_tile {
             }
         a.soften(s, first_token, masked);
 #pragma unroll
-        for (u32 page = 0; page < TILE_PAGES; page++) {
+        for (u32 page = 0; page < a.tile_pages; page++) {
             f32(&x)[4] = s[2 * page], (&y)[4] = s[2 * page + 1];
             u32 weights[4] = { two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(y[0], y[1]),
                                two_halves(y[2], y[3]) };
@@ -55,7 +55,7 @@ template <u32 D> struct mma_tile {
             for (u32 n = 0; n < D / 16; n++) {
                 u32 b[4]; // tokens 0-7 and 8-15 of dims 0-7, then of dims 8-15
                 load_transposed(
-                    b, v_at + v_place(page * PAGE_TOKENS + lane % 8 + lane / 8 % 2 * 8, 2 * n + lane / 16));
+                    b, v_at + a.v_place(page * PAGE_TOKENS + lane % 8 + lane / 8 % 2 * 8, 2 * n + lane / 16));
                 mma_f16(a.out[2 * n], weights, b[0], b[1]);
                 mma_f16(a.out[2 * n + 1], weights, b[2], b[3]);
             }
@@ -70,8 +70,10 @@ template <u32 D> struct mma_tile {
     }
 ATTEND_MANY(64, 64, false, false, __launch_bounds__(MANY_THREADS))
 ATTEND_MANY(128, 128, false, false, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(256, 256, false, false, __launch_bounds__(MANY_THREADS, 2))
 ATTEND_MANY(mixed_64, 64, true, false,
             __launch_bounds__(MANY_THREADS, 3)) // else the compiler takes fewer registers and spills
 ATTEND_MANY(mixed_128, 128, true, false, __launch_bounds__(MANY_THREADS, 2))
+ATTEND_MANY(mixed_256, 256, true, false, __launch_bounds__(MANY_THREADS, 2))
 ATTEND_MANY(64_sinks, 64, false, true, __launch_bounds__(MANY_THREADS))
 ATTEND_MANY(mixed_64_sinks, 64, true, true, __launch_bounds__(MANY_THREADS, 3))

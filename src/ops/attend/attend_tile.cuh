@@ -4,7 +4,7 @@
 // Computes   out = softmax(scale * q . K) V   for 64 rows of the step and one head. Bound by arithmetic.
 //
 //                        64 tokens: 4 pages        next 4 pages, on their way
-//                      +--------------------+    +--------------------+
+//                      +--------------------+    +--------------------+     (heads of 256: 32 tokens)
 //   64 rows   warp 0   |  16 rows           |    |                    |   grid: (row tiles + helpers, heads)
 //   of one    warp 1   |                    |    |                    |      block: 4 warps, 128 threads
 //   head      ...      |                    |    |                    |
@@ -14,7 +14,7 @@
 // other, each over its own pages, with the other rows masked out; helper blocks share the runs of a tile that
 // has many.
 // Shared memory: K as in a page of F16, [page][dim][16 tokens], 16-byte words swizzled within 256 bytes; V as
-// [64 dims][64 tokens], rows of 128 bytes swizzled within 8: ldmatrix.trans reads both without bank
+// [64 dims][tokens], rows of 128 bytes swizzled within 8: ldmatrix.trans reads both without bank
 // conflicts. Two stages filled by cp.async; pages of F16 are copied as they lie, BF16 and Q8_0 become F16 on
 // the way.
 // Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
@@ -23,7 +23,7 @@
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "device/cuda/pages.cuh"
 
-enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
+enum { MANY_THREADS = 128, MANY_ROWS = 64 };
 #define LOWEST (-1e30f)
 
 struct row_run {                    // rows [first, end) of the block: one slot, rising positions
@@ -52,14 +52,10 @@ static __device__ __forceinline__ void store_16(u32 to, const u32 (&v)[4])
                  : "memory");
 }
 
-// Byte offsets: within a page's K, and within a tile's V, of a 16-byte word.
+// Byte offset of a 16-byte word within a page's K.
 static __device__ __forceinline__ u32 k_place(u32 dim, u32 half)
 {
     return (dim * 2 + (half ^ (dim >> 2 & 1))) * 16;
-}
-static __device__ __forceinline__ u32 v_place(u32 token, u32 word)
-{
-    return word / 8 * (TILE_TOKENS * 128) + token * 128 + (word % 8 ^ token % 8) * 16;
 }
 
 // Four fp16 words of number `which` of eight groups of two (bf16) or four (int8, times its scale).
@@ -86,7 +82,15 @@ template <u32 D, bool SINKS> struct attention {
     f32 row_max[2], row_sum[2]; // of rows g and g + 8
     u32 position[2];            // ~0: not in this run
 
-    static constexpr u32 page_bytes = PAGE_TOKENS * D * 2, tile_bytes = TILE_PAGES * page_bytes;
+    // A thread's part of a head of 256 leaves it registers for the scores of 32 tokens.
+    static constexpr u32 tile_pages = D > 128 ? 2 : 4, tile_tokens = tile_pages * PAGE_TOKENS,
+                         page_bytes = PAGE_TOKENS * D * 2, tile_bytes = tile_pages * page_bytes;
+
+    // Byte offset of a 16-byte word within a tile's V.
+    static __device__ __forceinline__ u32 v_place(u32 token, u32 word)
+    {
+        return word / 8 * (tile_tokens * 128) + token * 128 + (word % 8 ^ token % 8) * 16;
+    }
 
     // K of stage s lies at s * 2 tiles, V one tile further.
     __device__ __forceinline__ void fetch(const u32 *table, u32 first_page, u32 last, u32 stage)
@@ -105,7 +109,7 @@ template <u32 D, bool SINKS> struct attention {
     __device__ __forceinline__ void fetch_k(const u32 *table, u32 first_page, u32 last, u32 to)
     {
 #pragma unroll
-        for (u32 i = threadIdx.x; i < TILE_PAGES * D * 2; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += MANY_THREADS) {
             u32 page = i / (D * 2), word = i % (D * 2);
             bool exists = (first_page + page) * PAGE_TOKENS <= last;
             u64 at = page_at(&p.args.pages, exists ? table[first_page + page] : 0, kv_head) + word * 8;
@@ -116,7 +120,7 @@ template <u32 D, bool SINKS> struct attention {
     __device__ __forceinline__ void fetch_v(const u32 *table, u32 first_page, u32 last, u32 to)
     {
 #pragma unroll
-        for (u32 i = threadIdx.x; i < TILE_PAGES * D * 2; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += MANY_THREADS) {
             u32 page = i / (D * 2), word = i % (D * 2), token = page * PAGE_TOKENS + word / (D / 8);
             bool written = first_page * PAGE_TOKENS + token <= last; // unwritten tokens may be NaN
             u64 at = page_at(&p.args.pages, written ? table[first_page + page] : 0, kv_head) + word * 8;
@@ -133,7 +137,7 @@ template <u32 D, bool SINKS> struct attention {
         u32 units = PAGE_TOKENS * D / group / 8; // of a page
         const u8 *pages = (const u8 *)(is_v ? p.v_pages : p.k_pages);
 
-        for (u32 i = threadIdx.x; i < TILE_PAGES * units; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * units; i += MANY_THREADS) {
             u32 page = i / units, unit = i % units, first = (first_page + page) * PAGE_TOKENS;
             u32 outer = is_v ? unit / (D / 8) : unit / 2, inner = is_v ? unit % (D / 8) : unit % 2;
             const u8 *head =
@@ -184,18 +188,18 @@ template <u32 D, bool SINKS> struct attention {
 
     // Scores of a tile become weights, and what was summed before is scaled to them. masked: some scores must
     // not count.
-    __device__ __forceinline__ void soften(f32 (&s)[TILE_TOKENS / 8][4], u32 first_token, bool masked)
+    __device__ __forceinline__ void soften(f32 (&s)[tile_tokens / 8][4], u32 first_token, bool masked)
     {
         f32 new_max[2] = { row_max[0], row_max[1] };
         if (masked)
 #pragma unroll
-            for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+            for (u32 n = 0; n < tile_tokens / 8; n++)
 #pragma unroll
                 for (u32 i = 0; i < 4; i++)
                     s[n][i] =
                         seen(first_token + n * 8 + threadIdx.x % 4 * 2 + i % 2, i / 2) ? s[n][i] : LOWEST;
 #pragma unroll
-        for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+        for (u32 n = 0; n < tile_tokens / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
                 new_max[i / 2] = fmaxf(new_max[i / 2], s[n][i]);
@@ -203,7 +207,7 @@ template <u32 D, bool SINKS> struct attention {
         // Where nothing was seen yet, the highest is LOWEST too and must not weigh 1.
         f32 base[2] = { row_max[0] <= LOWEST ? 0 : row_max[0], row_max[1] <= LOWEST ? 0 : row_max[1] };
 #pragma unroll
-        for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+        for (u32 n = 0; n < tile_tokens / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 s[n][i] = exp2_near(s[n][i] - base[i / 2]);
@@ -306,15 +310,15 @@ static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a
     for (u32 n = 0; n < D / 8; n++)
         a.out[n][0] = a.out[n][1] = a.out[n][2] = a.out[n][3] = 0;
     a.fetch(table, first_page, last, 0);
-    for (u32 page = first_page, stage = 0; page < end_page; page += TILE_PAGES, stage ^= 1) {
+    for (u32 page = first_page, stage = 0; page < end_page; page += a.tile_pages, stage ^= 1) {
         u32 first = page * PAGE_TOKENS;
-        a.fetch(table, page + TILE_PAGES, last, stage ^ 1);
+        a.fetch(table, page + a.tile_pages, last, stage ^ 1);
         asm volatile("cp.async.wait_group 1;" ::: "memory");
 #if __CUDA_ARCH__ >= 900
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
         __syncthreads();
-        tile(a, stage, first, !all || first + TILE_TOKENS - 1 > r.position);
+        tile(a, stage, first, !all || first + a.tile_tokens - 1 > r.position);
         __syncthreads();
     }
     asm volatile("cp.async.wait_group 0;" ::: "memory");
