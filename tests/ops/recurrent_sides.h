@@ -83,12 +83,16 @@ static const struct op_shape recurrent_scans[] = {
     { .n_heads = 3, .n_kv_heads = 1, .head_dim = 13, .n_out = 39, .window = SCAN_DELTA },
     { .n_heads = 2, .n_kv_heads = 1, .head_dim = 200, .n_out = 5, .window = SCAN_DELTA },
     { .n_heads = 6, .n_kv_heads = 2, .head_dim = 64, .n_out = 20, .window = 0 },
+    { .n_heads = 4, .n_kv_heads = 1, .head_dim = 128, .n_out = 64, .window = 0 },
 };
+enum { N_RECURRENT_SCANS = sizeof recurrent_scans / sizeof *recurrent_scans };
 static const struct op_shape recurrent_norms[] = {
     { .n_heads = 3, .head_dim = 16, .head_norm = true },
     { .n_heads = 32, .head_dim = 128, .head_norm = true },
     { .n_heads = 5, .head_dim = 70, .head_norm = true, .bias = true, .window = GATED_FIRST },
     { .n_heads = 1, .head_dim = 300, .window = GATED_SIGMOID },
+    { .n_heads = 1, .head_dim = 1024, .window = GATED_SIGMOID },
+    { .n_heads = 2, .head_dim = 700, .head_norm = true, .bias = true, .window = GATED_FIRST },
 };
 
 static const struct {
@@ -100,7 +104,7 @@ static const struct {
 } recurrent_ops[] = {
     { "conv_step", record_conv_step, recurrent_convs, sizeof recurrent_convs / sizeof *recurrent_convs,
       1e-11 },
-    { "scan", record_scan, recurrent_scans, sizeof recurrent_scans / sizeof *recurrent_scans, 1e-10 },
+    { "scan", record_scan, recurrent_scans, N_RECURRENT_SCANS, 1e-10 },
     { "gated_norm", record_gated_norm, recurrent_norms, sizeof recurrent_norms / sizeof *recurrent_norms,
       1e-11 },
 };

@@ -1,6 +1,7 @@
-// gated_norm.cu - the operation as defined in gated_norm.h: a warp takes a group of a row.
+// gated_norm.cu - the operation as defined in gated_norm.h.
 //
-//   four groups of a row to a block        grid: (groups / 4, rows)
+//   gated_norm:       a warp takes a group of a row      grid: (groups / 4, rows)
+//   gated_norm_wide:  a block takes it                   grid: (groups, rows)
 //
 // Two passes over a group, which stays in the first cache. Bound by memory.
 #include "device/cuda/kernel.cuh"
@@ -11,25 +12,43 @@ static __device__ __forceinline__ f32 gate_of(f32 z, u32 flags)
     return (flags & GATED_SIGMOID ? 1 : z) / (1 + expf(-z));
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    gated_norm(const __grid_constant__ struct gated_norm_params p)
+// The group's numbers `first`, first + step and so on. SUM: over all threads that share the group.
+template <typename Sum>
+static __device__ __forceinline__ void norm_group(const struct gated_norm_params &p, u32 group, u32 first,
+                                                  u32 step, Sum sum)
 {
-    u32 row = blockIdx.y, group = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x & 31, n = p.args.n,
-        flags = p.args.flags;
-
-    wait_for_inputs();
-    if (row >= p.step->n_rows || group >= p.args.n_groups)
-        return;
+    u32 row = blockIdx.y, n = p.args.n, flags = p.args.flags;
     u64 at = ((u64)row * p.args.n_groups + group) * n;
     const f32 *in = p.in + at, *z = p.z + (u64)row * p.args.z_cols + p.args.z_at + group * n,
               *scale = p.scale ? p.scale + group * p.args.scale_step : nullptr;
     f32 squares = 0, factor = 1;
-    for (u32 c = lane; c < n && scale; c += 32) {
+
+    for (u32 c = first; c < n && scale; c += step) {
         f32 x = flags & GATED_FIRST ? in[c] * gate_of(z[c], flags) : in[c];
         squares += x * x;
     }
     if (scale)
-        factor = norm_factor(warp_sum(squares), n, p.args.eps);
-    for (u32 c = lane; c < n; c += 32)
+        factor = norm_factor(sum(squares), n, p.args.eps);
+    for (u32 c = first; c < n; c += step)
         p.out[at + c] = in[c] * gate_of(z[c], flags) * factor * (scale ? scale[c] : 1);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    gated_norm(const __grid_constant__ struct gated_norm_params p)
+{
+    u32 group = blockIdx.x * 4 + threadIdx.x / 32;
+
+    wait_for_inputs();
+    if (blockIdx.y < p.step->n_rows && group < p.args.n_groups)
+        norm_group(p, group, threadIdx.x & 31, 32, [](f32 v) { return warp_sum(v); });
+}
+
+extern "C" __global__ void __launch_bounds__(GATED_WIDE_THREADS)
+    gated_norm_wide(const __grid_constant__ struct gated_norm_params p)
+{
+    __shared__ f32 room[33];
+
+    wait_for_inputs();
+    if (blockIdx.y < p.step->n_rows)
+        norm_group(p, blockIdx.x, threadIdx.x, GATED_WIDE_THREADS, [&](f32 v) { return block_sum(v, room); });
 }

@@ -1,7 +1,9 @@
-// gated_norm_cuda.h - the arguments of the CUDA kernel.
+// gated_norm_cuda.h - the arguments of the CUDA kernels.
 #pragma once
 #include "device/step.h"
 #include "ops/gated_norm/gated_norm.h"
+
+#define GATED_WIDE_THREADS 256u
 
 struct gated_norm_params {
     DEVICE_AT(const struct step) step;
