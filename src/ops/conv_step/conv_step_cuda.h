@@ -11,4 +11,6 @@ struct conv_step_params {
     DEVICE_AT(f32) states;
     DEVICE_AT(f32) out;
     struct conv_step_args args;
+    u32 n_rows;   // of conv_step: that a block takes
+    u32 n_single; // of conv_step_states: sequences.h
 };
