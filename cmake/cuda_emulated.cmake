@@ -15,7 +15,7 @@ if(CUDA_EMULATED)
 
   # Those of which the tests below have cases. More have no PTX: attend, attend_all, patches, scale_add, scatter, shuffle, weight_pack.
   set(CUDA_EMULATED_KERNELS activate/activate angles/angles conv_step/conv_step gated_norm/gated_norm rmsnorm/rmsnorm rope_store/rope_store
-    rope_store/rope_store_few sample/sample scan/scan select/select temper/temper)
+    rope_store/rope_store_few sample/sample scan/scan scan/scan_blocks select/select temper/temper)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
   list(APPEND CUDA_EMULATED_KERNELS ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
   set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden

@@ -20,10 +20,36 @@ static void states_and_outputs_of_every_shape(void **state)
             }
 }
 
+// Prompts, which go by blocks of rows: alone, behind decode rows, from any position, with states kept inside
+// a block, and the same by rows.
+static void prompts_by_blocks(void **state)
+{
+    static const struct {
+        uint32_t rows, most, decode, past, kept;
+    } steps[] = { { 40, 40, 0, 0, 1000 },   { 150, 160, 20, 100, 70 }, { 64, 64, 0, 64, 1000 },
+                  { 290, 300, 0, 0, 1000 }, { 200, 256, 5, 7, 1000 },  { 300, 300, 0, 150, 33 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_RECURRENT_SCANS; i++)
+        for (uint32_t k = 0; k < sizeof steps / sizeof *steps; k++) {
+            struct op_shape c = recurrent_scans[i];
+            c.rows = steps[k].rows;
+            c.most_rows = steps[k].most;
+            c.decode = steps[k].decode;
+            c.past = steps[k].past;
+            c.kept = steps[k].kept;
+            c.limit = 1e-10;
+            c.invariant = (i + k) % 8 == 7;
+            compare("scan", &c, record_scan);
+        }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_and_outputs_of_every_shape),
+        cmocka_unit_test(prompts_by_blocks),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

@@ -23,6 +23,7 @@ struct op_shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
     uint32_t past;   // tokens before the first row
     uint32_t decode; // the first rows are each of another slot than their neighbours
+    uint32_t kept;   // of states: those behind every so many rows; 0: behind two of three
     enum quant format, other;
     enum kv_format k_format, v_format;
     enum rope_pairs pairs;
@@ -115,8 +116,9 @@ static void fill_states(const struct op_shape *c, uint32_t *words, uint32_t most
         bool begins = r == 0 || slot_of_row(c, r) != slot_of_row(c, r - 1),
              ends = r + 1 == c->rows || slot_of_row(c, r) != slot_of_row(c, r + 1);
         words[step_at_states_from(most_rows) + r] = !begins ? STATE_NEXT : c->past ? sequence : STATE_ZERO;
+        bool keeps = ends || (c->kept ? r % c->kept == 0 : r % 3 != 0);
         words[step_at_states_to(most_rows) + r] = begins && !ends && c->past && sequence % 2 ? sequence
-                                                  : ends || r % 3                            ? c->rows + r
+                                                  : keeps                                    ? c->rows + r
                                                                                              : STATE_NONE;
         sequence += ends;
     }

@@ -6,11 +6,10 @@
 //   gates and the factors that bring them to length 1; then the warps go their own ways: four numbers of q or
 //   k to a load, and a row costs two sums over four lanes.
 //
-// Grid: (heads x columns / 32, rows); the blocks of rows that begin no sequence end at once. The state is
-// read and written once for each sequence. Bound by the chain of rows in prompts, by the state's bytes in
-// decoding.
-#include "device/cuda/kernel.cuh"
-#include "ops/scan/scan_cuda.h"
+// Grid: (heads x columns / 32, sequence_blocks()); the blocks of rows that begin no sequence end at once, and
+// prompts may be left to scan_blocks. The state is read and written once for each sequence. Bound by the
+// chain of rows in prompts, by the state's bytes in decoding.
+#include "ops/scan/scan.cuh"
 
 #define GROUP 16u
 
@@ -26,31 +25,12 @@ static __device__ __forceinline__ f32 slices_sum(f32 v)
     return v + __shfl_xor_sync(~0u, v, 16);
 }
 
-static __device__ __forceinline__ f32 softplus(f32 x)
-{
-    return x > 20 ? x : log1pf(expf(x));
-}
-
-// decay, and the factor of the rule or of v.
-static __device__ __forceinline__ void take_gates(const struct scan_params &p, u32 head, u32 row, f32 &decay,
-                                                  f32 &factor)
-{
-    bool delta = p.args.flags & SCAN_DELTA;
-    f32 t = softplus(p.dt[(u64)row * p.args.dt_cols + p.args.dt_at + head] + p.dt_bias[head]), a = p.a[head];
-
-    if (!delta)
-        t = fminf(fmaxf(t, p.args.t_min), p.args.t_max);
-    decay = expf((p.args.flags & SCAN_LOG_A ? -expf(a) : a) * t);
-    factor = delta ? 1 / (1 + expf(-p.beta[(u64)row * p.args.beta_cols + p.args.beta_at + head])) : t;
-}
-
 // How many of the rows from `row` on, GROUP at most, belong to one sequence. The same in all lanes of all
 // warps.
 static __device__ __forceinline__ u32 rows_of_group(const struct step *step, u32 row)
 {
     u32 lane = threadIdx.x & 31;
-    bool goes_on = lane == 0 || (lane < GROUP && row + lane < step->n_rows &&
-                                 step_states_from(step)[row + lane] == STATE_NEXT);
+    bool goes_on = lane == 0 || (lane < GROUP && sequence_goes_on(step, row + lane));
 
     return __ffs(~__ballot_sync(~0u, goes_on)) - 1;
 }
@@ -84,7 +64,7 @@ static __device__ void take_rows(const struct scan_params &p, u32 head, u32 colu
         room.q_factor[i] = delta ? 1 / sqrtf(q_sum + SCAN_EPS) / sqrtf((f32)a.d_k) : 1;
         room.k_factor[i] = delta ? 1 / sqrtf(k_sum + SCAN_EPS) : 1;
         room.to[i] = step_states_to(p.step)[first + i];
-        take_gates(p, head, first + i, room.decay[i], room.factor[i]);
+        room.decay[i] = expf(take_gates(p, head, first + i, room.factor[i]));
     }
 }
 
@@ -135,17 +115,14 @@ static __device__ __forceinline__ void give_state(const struct scan_params &p, c
             to[(u64)j * p.args.d_v] = state[j];
 }
 
-template <u32 J> static __device__ __forceinline__ void scan_walk(const struct scan_params &p)
+// The rows of the sequence that begins at `row`.
+template <u32 J> static __device__ void scan_walk(const struct scan_params &p, u32 row)
 {
     __shared__ __align__(16) struct scan_room<J> room;
     const struct scan_args &a = p.args;
-    u32 n_blocks = (a.d_v + SCAN_COLUMNS - 1) / SCAN_COLUMNS, head = blockIdx.x / n_blocks, row = blockIdx.y,
+    u32 n_blocks = (a.d_v + SCAN_COLUMNS - 1) / SCAN_COLUMNS, head = blockIdx.x / n_blocks,
         lane = threadIdx.x & 31, slice = lane / 8, own = threadIdx.x / 32 * 8 + lane % 8,
-        column = blockIdx.x % n_blocks * SCAN_COLUMNS, n_rows = p.step->n_rows;
-
-    wait_for_inputs();
-    if (row >= n_rows || step_states_from(p.step)[row] == STATE_NEXT)
-        return;
+        column = blockIdx.x % n_blocks * SCAN_COLUMNS;
     bool delta = a.flags & SCAN_DELTA, inside = column + own < a.d_v;
     u32 from = step_states_from(p.step)[row];
     f32 *states = p.states + a.state_at + ((u64)head * a.d_k + slice * J) * a.d_v + column + own;
@@ -157,7 +134,7 @@ template <u32 J> static __device__ __forceinline__ void scan_walk(const struct s
                        : 0;
     for (u32 n = 0, goes_on = 1; goes_on; row += n) {
         n = rows_of_group(p.step, row);
-        goes_on = row + n < n_rows && step_states_from(p.step)[row + n] == STATE_NEXT;
+        goes_on = sequence_goes_on(p.step, row + n);
         __syncthreads(); // the rows before are done
         take_rows(p, head, column, row, n, room);
         __syncthreads();
@@ -171,12 +148,24 @@ template <u32 J> static __device__ __forceinline__ void scan_walk(const struct s
     }
 }
 
+template <u32 J> static __device__ __forceinline__ void scan_all(const struct scan_params &p)
+{
+    u32 first, begins = sequence_begins_of(p.step, blockIdx.y, p.n_single, first);
+
+    wait_for_inputs();
+    for (; begins; begins &= begins - 1) {
+        u32 row = first + (u32)__ffs((int)begins) - 1;
+        if (p.by_rows || !scan_is_long(p.step, row))
+            scan_walk<J>(p, row);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128) scan_rows(const __grid_constant__ struct scan_params p)
 {
-    scan_walk<32>(p);
+    scan_all<32>(p);
 }
 
 extern "C" __global__ void __launch_bounds__(128) scan_rows_wide(const __grid_constant__ struct scan_params p)
 {
-    scan_walk<64>(p);
+    scan_all<64>(p);
 }

@@ -11,7 +11,8 @@
 // n_k_heads), or h % n_k_heads with SCAN_TILED, as some files have their value heads. The state
 // [n_heads][d_k][d_v] lies in a row of the layer's states from word state_at on (device/states.h); before a
 // sequence's beginning it is 0. All in fp32, row after row: a row's result depends on the rows before it in
-// its sequence alone. Limits: d_k at most SCAN_MAX_DIM; n_heads a multiple of n_k_heads.
+// its sequence alone. GPUs may take a prompt's rows in blocks, in another order of sums, but not for tapes
+// that are invariant. Limits: d_k at most SCAN_MAX_DIM; n_heads a multiple of n_k_heads.
 #pragma once
 #include "base/lang.h"
 #include "device/states.h"

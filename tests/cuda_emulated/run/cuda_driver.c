@@ -219,7 +219,7 @@ static cu_result get_attribute(int *value, int attribute, cu_device device)
     (void)device;
     *value = attribute == CU_ATTRIBUTE_SM_COUNT       ? 4
              : attribute == CU_ATTRIBUTE_MAJOR        ? 8
-             : attribute == CU_ATTRIBUTE_SHARED_OPTIN ? 64 * 1024
+             : attribute == CU_ATTRIBUTE_SHARED_OPTIN ? 227 * 1024
                                                       : 0;
     return 0;
 }

@@ -168,6 +168,41 @@ EMULATED int __dp4a(int a, int b, int c)
         c += (int)(int8_t)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);
     return c;
 }
+// The instructions of device/cuda/tile.cuh. A copy is made where it begins.
+#define CUDA_EMULATED 1
+EMULATED uint64_t bits_of(const float (&pair)[2]) { uint64_t r; memcpy(&r, pair, sizeof r); return r; }
+EMULATED float as_tf32(float v) { return __uint_as_float(__float_as_uint(v) & 0xffffe000u); }
+EMULATED void mma_tf32(float (&d)[4], const float (&a)[4], const float (&b)[2])
+{
+    const float left[2][2] = { { a[0], a[1] }, { a[2], a[3] } }; // columns t and t + 4 of rows g and g + 8
+    float rows[2][8], columns[2][8];
+    for (int half = 0; half < 2; half++) {
+        cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, bits_of(left[half]));
+        for (uint32_t k = 0; k < 4; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>(LANE / 4 * 4 + k);
+            rows[0][half * 4 + k] = as_tf32(__uint_as_float((uint32_t)both));
+            rows[1][half * 4 + k] = as_tf32(__uint_as_float((uint32_t)(both >> 32)));
+        }
+    }
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, bits_of(b));
+    for (uint32_t j = 0; j < 2; j++)
+        for (uint32_t k = 0; k < 4; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>((LANE % 4 * 2 + j) * 4 + k);
+            columns[j][k] = as_tf32(__uint_as_float((uint32_t)both));
+            columns[j][4 + k] = as_tf32(__uint_as_float((uint32_t)(both >> 32)));
+        }
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 8; k++)
+            d[e] += rows[e / 2][k] * columns[e % 2][k];
+}
+EMULATED void copy_begin(float *to, const float *from, bool exists)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = exists ? from[i] : 0;
+}
+EMULATED void copies_close() {}
+template <uint32_t N> EMULATED void copies_wait() {}
+
 // The usual conversions, as CUDA's overloads have them.
 template <class A, class B> EMULATED typename std::common_type<A, B>::type min(A a, B b)
 { typedef typename std::common_type<A, B>::type T; return (T)b < (T)a ? (T)b : (T)a; }
