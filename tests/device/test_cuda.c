@@ -355,7 +355,7 @@ static void attention_of_mixed_steps(void **state)
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++)
         for (uint32_t k = 0; k < 4; k++)
-            for (uint32_t head_dim = 64; head_dim <= 256; head_dim *= 2) {
+            for (uint32_t head_dim = 64; head_dim <= 512; head_dim *= 2) {
                 struct op_shape c = { .rows = steps[i].rows,
                                       .most_rows = steps[i].most,
                                       .decode = steps[i].decode,
@@ -494,12 +494,14 @@ static void rows_packed_by_the_command_before(void **state)
         { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 }
     };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
-    static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 }, { 256, 8, 4 } };
+    static const uint32_t heads[][3] = {
+        { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 }, { 256, 8, 4 }, { 512, 8, 1 }
+    };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        for (uint32_t h = 0; h < 8; h++) {
+        for (uint32_t h = 0; h < 10; h++) {
             struct op_shape c = { .format = kinds[h % 3],
                                   .rows = rows[r][0],
                                   .most_rows = rows[r][1],

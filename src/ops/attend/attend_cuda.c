@@ -2,13 +2,13 @@
 //
 // attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
 // sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
-// heads; with sinks all heads but those of 64, since no model has others.
+// heads; with sinks all heads but those of 64, since no model has others; up to 64 rows of heads of 512.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "gemm/cuda/gemm_params.h"
 
-enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
+enum { FEW_ROWS = 64, FEW_DIM = 256, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
 // Two blocks per SM, but no split smaller than the pages that a block's warps take at once. One block per
 // head is fastest while all of them run at once; with more, heads share blocks, so that there are fewer waves
@@ -46,10 +46,11 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
     params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
-    u32 tile_tokens = head_dim > 128 ? 32 : 64; // two tiles of K and two of V
+    u32 tile_tokens = head_dim > 128 ? 32 : 64, parts = head_dim > 256 ? 2 : 1;
+    u32 tiles = 4 * tile_tokens * head_dim * 2; // two of K, two of V
     struct cuda_shape shape = { { n_tiles + params->n_helped * params->n_helpers, params->args.n_heads, 1 },
-                                128,
-                                4 * tile_tokens * head_dim * 2 };
+                                parts * 128,
+                                tiles + (parts > 1 ? parts * MANY_ROWS * tile_tokens * 4 : 0) };
 
     snprintf(name, sizeof name, "attend_hopper_%s%u%s", mixed, head_dim, sinks);
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
@@ -61,9 +62,10 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 // attend_few takes them.
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
-    bool same_format = params->args.pages.k_format == params->args.pages.v_format;
+    const struct page_shape *s = &params->args.pages;
+    bool few = s->k_format == s->v_format && s->head_dim <= FEW_DIM;
 
-    params->n_decode = same_format && p->tape.max_outputs > MANY_HELPERS + 1 ? p->tape.max_outputs : 0;
+    params->n_decode = few && p->tape.max_outputs > MANY_HELPERS + 1 ? p->tape.max_outputs : 0;
     launch_many(p, params);
     if (params->n_decode > 0)
         launch_few(p, params, params->n_decode);
@@ -74,11 +76,13 @@ enum attend_family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
 static enum attend_family family_of(const struct cuda_plan *p)
 {
     const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
-    bool sinks = cuda_weight(p, ATTEND_SINKS);
-    bool halves = s->k_format != KV_F32 && s->v_format != KV_F32,
-         tiles = halves && (s->head_dim == 64 || ((s->head_dim == 128 || s->head_dim == 256) && !sinks)),
-         few = (p->tape.max_rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format;
+    bool sinks = cuda_weight(p, ATTEND_SINKS), halves = s->k_format != KV_F32 && s->v_format != KV_F32,
+         few = p->tape.max_rows <= FEW_ROWS || p->tape.invariant;
+    bool tiles = halves && (s->head_dim == 64 || ((s->head_dim == 128 || s->head_dim == 256) && !sinks));
 
+    if (halves && s->head_dim == 512 && !sinks && !few)
+        return ATTEND_MIXED;
+    few = few && s->k_format == s->v_format;
     return !tiles ? ATTEND_PLAIN : few ? ATTEND_FEW : ATTEND_MIXED;
 }
 

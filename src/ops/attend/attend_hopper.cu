@@ -99,12 +99,12 @@ template <u32 D> struct wgmma_tile {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(head_parts<128>::threads, 3)
     attend_hopper_128(const __grid_constant__ struct attend_params p)
 {
     attend_rows<128, false, false>(p, wgmma_tile<128>());
 }
-extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(head_parts<128>::threads, 3)
     attend_hopper_mixed_128(const __grid_constant__ struct attend_params p)
 {
     attend_rows<128, true, false>(p, wgmma_tile<128>());

@@ -6,7 +6,7 @@
 //                        64 tokens: 4 pages        next 4 pages, on their way
 //                      +--------------------+    +--------------------+     (heads of 256: 32 tokens)
 //   64 rows   warp 0   |  16 rows           |    |                    |   grid: (row tiles + helpers, heads)
-//   of one    warp 1   |                    |    |                    |      block: 4 warps, 128 threads
+//   of one    warp 1   |                    |    |                    |      block: 4 warps, or 8 of 512
 //   head      ...      |                    |    |                    |
 //                      +--------------------+    +--------------------+
 //
@@ -23,7 +23,7 @@
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "device/cuda/pages.cuh"
 
-enum { MANY_THREADS = 128, MANY_ROWS = 64 };
+enum { MANY_ROWS = 64 };
 #define LOWEST (-1e30f)
 
 struct row_run {                    // rows [first, end) of the block: one slot, rising positions
@@ -74,11 +74,18 @@ static __device__ __forceinline__ void ungroup(u32 format, const u32 (&groups)[8
     }
 }
 
+// Heads of 512 have two warps for 16 rows, each with one half of the dims of q, K, V and the result; scores
+// are the sum of both halves'.
+template <u32 D> struct head_parts {
+    static constexpr u32 n = D > 256 ? 2 : 1, own = D / n, threads = n * 128;
+};
+
 template <u32 D, bool SINKS> struct attention {
+    static constexpr u32 OWN = head_parts<D>::own, THREADS = head_parts<D>::threads;
     const struct attend_params &p;
     u32 shared, kv_head;
-    u32 q[D / 16][4];
-    f32 out[D / 8][4];
+    u32 q[OWN / 16][4];
+    f32 out[OWN / 8][4];
     f32 row_max[2], row_sum[2]; // of rows g and g + 8
     u32 position[2];            // ~0: not in this run
 
@@ -109,7 +116,7 @@ template <u32 D, bool SINKS> struct attention {
     __device__ __forceinline__ void fetch_k(const u32 *table, u32 first_page, u32 last, u32 to)
     {
 #pragma unroll
-        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += THREADS) {
             u32 page = i / (D * 2), word = i % (D * 2);
             bool exists = (first_page + page) * PAGE_TOKENS <= last;
             u64 at = page_at(&p.args.pages, exists ? table[first_page + page] : 0, kv_head) + word * 8;
@@ -120,7 +127,7 @@ template <u32 D, bool SINKS> struct attention {
     __device__ __forceinline__ void fetch_v(const u32 *table, u32 first_page, u32 last, u32 to)
     {
 #pragma unroll
-        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * D * 2; i += THREADS) {
             u32 page = i / (D * 2), word = i % (D * 2), token = page * PAGE_TOKENS + word / (D / 8);
             bool written = first_page * PAGE_TOKENS + token <= last; // unwritten tokens may be NaN
             u64 at = page_at(&p.args.pages, written ? table[first_page + page] : 0, kv_head) + word * 8;
@@ -137,7 +144,7 @@ template <u32 D, bool SINKS> struct attention {
         u32 units = PAGE_TOKENS * D / group / 8; // of a page
         const u8 *pages = (const u8 *)(is_v ? p.v_pages : p.k_pages);
 
-        for (u32 i = threadIdx.x; i < tile_pages * units; i += MANY_THREADS) {
+        for (u32 i = threadIdx.x; i < tile_pages * units; i += THREADS) {
             u32 page = i / units, unit = i % units, first = (first_page + page) * PAGE_TOKENS;
             u32 outer = is_v ? unit / (D / 8) : unit / 2, inner = is_v ? unit % (D / 8) : unit % 2;
             const u8 *head =
@@ -166,17 +173,43 @@ template <u32 D, bool SINKS> struct attention {
         }
     }
 
+    // The first of the warp's dims.
+    static __device__ __forceinline__ u32 first_dim()
+    {
+        return D > OWN ? threadIdx.x / 128 * OWN : 0;
+    }
+
     __device__ __forceinline__ void load_q(u32 row, u32 head, bool exists, u32 which)
     {
-        const f32 *from = p.q + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
+        const f32 *from = p.q + ((u64)row * p.args.n_heads + head) * D + first_dim() + (threadIdx.x & 3) * 2;
         f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
 #pragma unroll
-        for (u32 k = 0; k < D / 16; k++)
+        for (u32 k = 0; k < OWN / 16; k++)
 #pragma unroll
             for (u32 half = 0; half < 2; half++) {
                 float2 v = exists ? *(const float2 *)(from + k * 16 + half * 8) : make_float2(0, 0);
                 q[k][which + 2 * half] = two_halves(v.x * scale, v.y * scale);
             }
+    }
+
+    // Both halves' scores, the same in both warps.
+    __device__ __forceinline__ void add_halves(f32 (&s)[tile_tokens / 8][4])
+    {
+        extern __shared__ __align__(1024) unsigned char many_shared[];
+        f32(*parts)[tile_tokens / 8][32] =
+            (f32(*)[tile_tokens / 8][32])(many_shared + 4 * tile_bytes); // [warp * 4 + i][n][lane]
+        u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+#pragma unroll
+        for (u32 n = 0; n < tile_tokens / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                parts[warp * 4 + i][n][lane] = s[n][i];
+        __syncthreads();
+#pragma unroll
+        for (u32 n = 0; n < tile_tokens / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                s[n][i] += parts[(warp ^ 4) * 4 + i][n][lane];
     }
 
     __device__ __forceinline__ bool seen(u32 token, u32 which) const
@@ -225,7 +258,7 @@ template <u32 D, bool SINKS> struct attention {
             row_max[which] = new_max[which];
             row_sum[which] *= factor;
 #pragma unroll
-            for (u32 n = 0; n < D / 8; n++) {
+            for (u32 n = 0; n < OWN / 8; n++) {
                 out[n][2 * which] *= factor;
                 out[n][2 * which + 1] *= factor;
             }
@@ -241,15 +274,16 @@ template <u32 D, bool SINKS> struct attention {
             return;
         if (SINKS)
             sum += exp2f(p.sinks[head] * 1.4426950408889634f - row_max[which]);
-        f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
+        u32 first = first_dim() + (threadIdx.x & 3) * 2;
+        f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + first;
 #pragma unroll
-        for (u32 n = 0; n < D / 8; n++)
+        for (u32 n = 0; n < OWN / 8; n++)
             *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
         if (!p.packed_out.at)
             return;
 #pragma unroll
-        for (u32 n = 0; n < D / 8; n++)
-            pack_put(p.packed_out, row, head * D + (threadIdx.x & 3) * 2 + n * 8, out[n][2 * which] / sum,
+        for (u32 n = 0; n < OWN / 8; n++)
+            pack_put(p.packed_out, row, head * D + first + n * 8, out[n][2 * which] / sum,
                      out[n][2 * which + 1] / sum);
     }
 };
@@ -289,7 +323,7 @@ template <u32 D, bool SINKS, typename Tile>
 static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a, const struct row_run &r,
                                                    u32 base, Tile tile)
 {
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1,
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4, last = r.position + (r.end - r.first) - 1,
         window = a.p.args.window;
     u32 first_page = window && r.position >= window ? (r.position - window + 1) / PAGE_TOKENS : 0,
         end_page = last / PAGE_TOKENS + 1;
@@ -307,7 +341,7 @@ static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a
         a.row_sum[which] = 0;
     }
 #pragma unroll
-    for (u32 n = 0; n < D / 8; n++)
+    for (u32 n = 0; n < a.OWN / 8; n++)
         a.out[n][0] = a.out[n][1] = a.out[n][2] = a.out[n][3] = 0;
     a.fetch(table, first_page, last, 0);
     for (u32 page = first_page, stage = 0; page < end_page; page += a.tile_pages, stage ^= 1) {
