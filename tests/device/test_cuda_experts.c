@@ -271,10 +271,13 @@ static void blocks_of_every_format(void **state)
             experts_shape = routers[i];
             experts_shape.n_experts = routers[i].n_experts > 64 && !grouped ? 64 : routers[i].n_experts;
             experts_shape.limit = i / 3 % 2 ? 0 : 0.5f;
+            experts_shape.n_shared = i / 2 % 3 * 256;
+            experts_shape.shared = formats[i % 5 == 0 ? (f + 1) % N_FORMATS : f];
+            bool alike = experts_shape.n_shared == 0 || experts_shape.shared == formats[f];
             c.bias = i % 4 == 1;
             if (experts_shape.n_experts > 160 || (f + i) % 3)
                 continue; // the plain loop's time: every format with a third of the routers
-            bool taken = quantised && !grouped && !experts_shape.shared_gate &&
+            bool taken = quantised && alike && !grouped && !experts_shape.shared_gate &&
                          (experts_shape.rule.scores == ROUTE_SIGMOID || !experts_shape.select_bias);
             compare_moe(&c, taken ? BY_ROW : BY_PARTS);
         }
@@ -313,20 +316,27 @@ static void blocks_of_many_rows(void **state)
 
 static void blocks_of_real_models(void **state)
 {
-    static const struct route_rule rules[] = { { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 },
-                                               { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 } };
+    static const struct {
+        uint32_t model; // Qwen3-30B-A3B, OLMoE-1B-7B, GLM-4.7-Flash
+        struct route_rule rule;
+        bool select_bias;
+    } blocks[] = { { 0, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 }, false },
+                   { 1, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 }, false },
+                   { 3, { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f, 1.8f }, true } };
 
     (void)state;
     skip_without_gpu();
-    for (uint32_t i = 0; i < 2; i++) { // Qwen3-30B-A3B, OLMoE-1B-7B
+    for (uint32_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         struct op_shape c = { .format = QUANT_Q4_0,
                               .rows = 1,
                               .most_rows = 1,
-                              .n_cols = expert_models[i].n_cols,
-                              .n_out = expert_models[i].n_ffn,
+                              .n_cols = expert_models[blocks[i].model].n_cols,
+                              .n_out = expert_models[blocks[i].model].n_ffn,
                               .limit = 1e-3 };
-        experts_shape = expert_models[i].shape;
-        experts_shape.rule = rules[i];
+        experts_shape = expert_models[blocks[i].model].shape;
+        experts_shape.shared = QUANT_Q4_0;
+        experts_shape.rule = blocks[i].rule;
+        experts_shape.select_bias = blocks[i].select_bias;
         compare_moe(&c, BY_ROW);
         c.format = QUANT_Q8_0; // too long for a block's memory
         compare_moe(&c, BY_PARTS);

@@ -3,7 +3,8 @@
 //
 // Bound by reading the chosen experts' weights, and by the time until they can be requested.
 //
-//   block b: its rows of the router         -> logits --+
+//   block b: its part of the shared expert's weights is requested
+//            its rows of the router         -> logits --+
 //            all logits, the choice       <-------------+   every block ranks for itself
 //            its part of gate and up        -> hidden --+   weights by bulk copies, all requested at once
 //            all hidden numbers           <-------------+
@@ -109,13 +110,16 @@ template <u32 F> struct block_weights {
     const struct moe_params &p;
     struct moe_state &s;
     u8 *shared;
-    struct span pairs, columns;
+    struct span shared_pairs, pairs, columns;
+    u32 n_rounds; // that this block has
     u32 slot, at; // of the first pair
 
     __device__ __forceinline__ block_weights(const struct moe_params &p, struct moe_state &s, u8 *shared)
         : p(p), s(s), shared(shared)
     {
+        shared_pairs = groups_of(p.shared_groups, p.more_shared);
         pairs = groups_of(p.pair_groups, p.more_pairs);
+        n_rounds = p.shared_rounds + (pairs.n + MOE_ROUND_PAIRS - 1) / MOE_ROUND_PAIRS;
         slot = pairs.first / p.n_ffn;
         at = pairs.first - slot * p.n_ffn;
         columns = groups_of(p.column_groups, p.more_columns);
@@ -124,33 +128,60 @@ template <u32 F> struct block_weights {
     {
         return shared_address(&s.full[i]);
     }
-    __device__ __forceinline__ u32 round_pairs(u32 i) const
+    __device__ __forceinline__ u32
+    round_pairs(u32 i) const // of the shared expert's rounds the last may be empty
     {
-        return min(pairs.n - i * MOE_ROUND_PAIRS, (u32)MOE_ROUND_PAIRS);
+        bool shared = i < p.shared_rounds;
+        u32 n = shared ? shared_pairs.n : pairs.n,
+            before = (shared ? i : i - p.shared_rounds) * MOE_ROUND_PAIRS;
+        return min(n - min(n, before), (u32)MOE_ROUND_PAIRS);
     }
-    __device__ __forceinline__ bool has_round(u32 i) const
-    {
-        return i * MOE_ROUND_PAIRS < pairs.n;
-    }
-    // One thread, before any wait.
+    // One thread, before any wait. The shared expert's weights are requested: they depend on nothing.
     __device__ __forceinline__ void begin() const
     {
         for (u32 i = 0; i <= p.n_rounds; i++)
             barrier_begin(full(i), 1);
         show_barriers();
-        for (u32 i = 0; has_round(i); i++)
+        for (u32 i = 0; i < n_rounds; i++)
             expect_bytes(full(i), 2 * p.up.all * round_pairs(i));
-        expect_bytes(full(p.n_rounds), p.route.n_slots * p.down.all * columns.n);
+        expect_bytes(full(p.n_rounds),
+                     (p.route.n_slots * p.down.all + (p.n_shared ? p.shared_down.all : 0)) * columns.n);
+        if (p.step->n_rows > 0 && p.n_shared > 0)
+            copy_shared();
     }
-    // Of the rounds in turn, each of the first four warps a part: gate's or up's quants, or their other
-    // planes. Lane 0 copies what belongs to a round's first slot, lane 1 to the second, if it has two.
+    __device__ __forceinline__ void copy_shared() const
+    {
+        for (u32 i = 0; i < p.shared_rounds; i++) {
+            u32 first = shared_pairs.first + i * MOE_ROUND_PAIRS, n = round_pairs(i),
+                to = shared_address(shared) + 2 * i * p.round_bytes;
+            if (n > 0) {
+                copy_planes(p.up, p.w_shared_gate, first, n, to, full(i));
+                copy_planes(p.up, p.w_shared_up, first, n, to + p.round_bytes, full(i));
+            }
+        }
+        if (columns.n > 0)
+            copy_planes(p.shared_down, p.w_shared_down, columns.first, columns.n,
+                        shared_address(shared) + p.shared_down_at, full(p.n_rounds));
+    }
+    static __device__ __forceinline__ void
+    copy_planes(const struct moe_rows &r, const struct weight_planes &w, u32 first, u32 n, u32 to, u32 full)
+    {
+        copy_plane(r, w.quants, 0, first, n, to, 0, full);
+        if (has_plane<F>(1))
+            copy_plane(r, w.high, 1, first, n, to, 0, full);
+        copy_plane(r, w.scales, 2, first, n, to, 0, full);
+        if (has_plane<F>(3))
+            copy_plane(r, w.deltas, 3, first, n, to, 0, full);
+    }
+    // Of the slots' rounds in turn, each of the first four warps a part: gate's or up's quants, or their
+    // other planes. Lane 0 copies what belongs to a round's first slot, lane 1 to the second, if it has two.
     __device__ __forceinline__ void copy_rounds(u32 warp) const
     {
         u32 lane = threadIdx.x & 31;
         const struct weight_planes &w = warp & 1 ? p.w_up : p.w_gate;
         u32 slot = this->slot, at = this->at;
 
-        for (u32 i = 0; has_round(i); i++) {
+        for (u32 i = p.shared_rounds; i < n_rounds; i++) {
             u32 n = round_pairs(i), before = min(n, p.n_ffn - at), mine = lane ? n - before : before;
             u32 to = shared_address(shared) + (2 * i + (warp & 1)) * p.round_bytes, skip = lane ? before : 0;
             if (lane < 2 && mine > 0) {
@@ -175,17 +206,9 @@ template <u32 F> struct block_weights {
     // gate and up are what all wait for.
     __device__ __forceinline__ void copy_slot(u32 slot) const
     {
-        u32 first = s.ids[slot] * p.route.n_cols + columns.first,
-            to = shared_address(shared) + p.down_at + slot * p.slot_bytes, done = full(p.n_rounds);
-
-        if ((threadIdx.x & 31) > 0 || columns.n == 0)
-            return;
-        copy_plane(p.down, p.w_down.quants, 0, first, columns.n, to, 0, done);
-        if (has_plane<F>(1))
-            copy_plane(p.down, p.w_down.high, 1, first, columns.n, to, 0, done);
-        copy_plane(p.down, p.w_down.scales, 2, first, columns.n, to, 0, done);
-        if (has_plane<F>(3))
-            copy_plane(p.down, p.w_down.deltas, 3, first, columns.n, to, 0, done);
+        if ((threadIdx.x & 31) == 0 && columns.n > 0)
+            copy_planes(p.down, p.w_down, s.ids[slot] * p.route.n_cols + columns.first, columns.n,
+                        shared_address(shared) + p.down_at + slot * p.slot_bytes, full(p.n_rounds));
     }
 };
 
@@ -372,10 +395,10 @@ static __device__ __forceinline__ void gate_and_up(const struct block_weights<F>
     u32 warp = threadIdx.x / 32;
 
 #pragma unroll 1
-    for (u32 i = 0; w.has_round(i); i++) {
+    for (u32 i = 0; i < w.n_rounds; i++) {
         const u8 *at = w.shared + 2 * i * p.round_bytes;
         wait_for_stage(w.full(i), 0);
-        for (u32 slot = warp; !w.has_round(i + 1) && slot < p.route.n_slots; slot += WARPS)
+        for (u32 slot = warp; i == w.n_rounds - 1 && slot < p.route.n_slots; slot += WARPS)
             w.copy_slot(slot);
         if (warp >= w.round_pairs(i))
             continue;
@@ -390,27 +413,34 @@ static __device__ __forceinline__ void gate_and_up(const struct block_weights<F>
 }
 
 // The block's hidden numbers, a thread each; two neighbours make a word.
-static __device__ __forceinline__ void publish_hidden(const struct moe_params &p, const struct moe_state &s,
-                                                      struct span pairs)
+template <u32 F> static __device__ __forceinline__ void publish_hidden(const struct block_weights<F> &w)
 {
-    if (threadIdx.x >= (pairs.n + 31) / 32 * 32)
+    const struct moe_params &p = w.p;
+    u32 n_shared = p.shared_rounds * MOE_ROUND_PAIRS;
+
+    if (threadIdx.x >= (p.n_rounds * MOE_ROUND_PAIRS + 31) / 32 * 32)
         return;
-    f32 factor = s.factor;
-    float2 sums = s.pairs[min(threadIdx.x, pairs.n - 1)];
+    bool shared = threadIdx.x < n_shared;
+    struct span pairs = shared ? w.shared_pairs : w.pairs;
+    u32 i = shared ? threadIdx.x : threadIdx.x - n_shared,
+        first = shared ? p.route.n_slots * p.n_ffn + pairs.first : pairs.first;
+    bool exists = i < pairs.n;
+    f32 factor = w.s.factor;
+    float2 sums = exists ? w.s.pairs[threadIdx.x] : make_float2(0, 0);
     f32 v = experts_gated(p.activation, p.limit, sums.x * factor, sums.y * factor);
     u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v)), next;
 
     bits = bits ? bits : 0x8000;
     next = __shfl_down_sync(~0u, bits, 1);
-    if (threadIdx.x < pairs.n && threadIdx.x % 2 == 0)
-        publish(p.hidden + (pairs.first + threadIdx.x) / 2, bits | next << 16);
+    if (exists && i % 2 == 0)
+        publish(p.hidden + (first + i) / 2, bits | next << 16);
 }
 
-// All hidden numbers, which come from all blocks, as int8: the slots one behind the other. Two words of eight
-// at a time.
+// All hidden numbers, which come from all blocks, as int8: the slots one behind the other, then the shared
+// expert. Two words of eight at a time.
 static __device__ __forceinline__ void take_hidden(const struct moe_params &p, const struct row_int8 &h)
 {
-    u32 n = p.route.n_slots * p.n_ffn / 8, end = (n + 31) / 32 * 32;
+    u32 n = p.n_hidden / 8, end = (n + 31) / 32 * 32;
     const uint4 *words = (const uint4 *)p.hidden;
 
     for (u32 first = threadIdx.x; first < end; first += 2 * MOE_THREADS) {
@@ -441,14 +471,14 @@ static __device__ __forceinline__ void down_columns(const struct block_weights<F
 {
     const struct moe_params &p = w.p;
     u32 lane = threadIdx.x & 31, n_blocks = p.n_ffn / 32, slots = 32 / n_blocks,
-        blocks = 32 - slots * n_blocks;
+        blocks = 32 - slots * n_blocks, n_routed = p.route.n_slots * n_blocks;
 
     for (u32 c = threadIdx.x / 32; c < w.columns.n; c += WARPS) {
         u32 slot = lane / n_blocks, block = lane - slot * n_blocks;
         f32 in = p.in[w.columns.first + c], sum = 0;
         wait_for_stage(w.full(p.n_rounds), 0);
 #pragma unroll 2
-        for (u32 at = lane; at < p.route.n_slots * n_blocks; at += 32) {
+        for (u32 at = lane; at < n_routed; at += 32) {
             struct plane_pointers row = row_of(p.down, w.shared + p.down_at + slot * p.slot_bytes, c);
             f32 part = dot_block<F>(block_at<F, false>(row, block), face<F>(h, at), 0);
             sum = fmaf(w.s.weights[slot], part, sum);
@@ -459,6 +489,10 @@ static __device__ __forceinline__ void down_columns(const struct block_weights<F
                 slot++;
             }
         }
+        struct plane_pointers row = row_of(p.shared_down, w.shared + p.shared_down_at, c);
+#pragma unroll 2
+        for (u32 at = lane; at < p.n_shared / 32; at += 32)
+            sum = dot_block<F>(block_at<F, false>(row, at), face<F>(h, n_routed + at), sum);
         sum = warp_sum(sum);
         if (lane == 0)
             p.out[w.columns.first + c] = in + sum;
@@ -469,7 +503,7 @@ static __device__ __forceinline__ void make_zero(const struct moe_params &p)
 {
     for (u32 i = threadIdx.x; i < p.route.n_experts; i += MOE_THREADS)
         p.logits[i * MOE_LOGIT_WORDS] = 0;
-    for (u32 i = threadIdx.x; i < p.route.n_slots * p.n_ffn / 8; i += MOE_THREADS)
+    for (u32 i = threadIdx.x; i < p.n_hidden / 8; i += MOE_THREADS)
         ((uint4 *)p.hidden)[i] = make_uint4(0, 0, 0, 0);
     if (threadIdx.x == 0)
         *p.arrived = 0;
@@ -481,7 +515,7 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
     struct moe_state &s = *(struct moe_state *)(moe_shared + p.state_at);
     struct block_weights<F> w(p, s, moe_shared);
     struct row_int8 x = row_int8_at(moe_shared + p.row_at, p.route.n_cols / 32);
-    struct row_int8 h = row_int8_at(moe_shared, p.route.n_slots * p.n_ffn / 32);
+    struct row_int8 h = row_int8_at(moe_shared, p.n_hidden / 32);
     struct router_part router;
     u32 warp = threadIdx.x / 32, arrived = 0;
 
@@ -514,7 +548,7 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
         weigh_slots(p, s, bad);
     gate_and_up(w, x);
     __syncthreads();
-    publish_hidden(p, s, w.pairs);
+    publish_hidden(w);
     take_hidden(p, h);
     __syncthreads();
     if (threadIdx.x == 0)

@@ -31,10 +31,13 @@ static bool suits(const struct cuda_plan *p, const struct moe_args *a)
         cuda_weight(p, MOE_UP)->format != gate->format || cuda_weight(p, MOE_DOWN)->format != gate->format ||
         router->format != QUANT_F32)
         return false;
-    for (u32 i = MOE_GATE_BIAS; i <= MOE_SHARED_DOWN; i++)
+    for (u32 i = MOE_GATE_BIAS; i <= MOE_DOWN_BIAS; i++)
         if (has(p, i))
             return false;
-    return !has(p, MOE_ROUTER_SHARED_GATE) && rule->n_groups == 1 &&
+    for (u32 i = MOE_SHARED_GATE; i <= MOE_SHARED_DOWN; i++)
+        if (has(p, i) && cuda_weight(p, i)->format != format)
+            return false;
+    return !has(p, MOE_ROUTER_SHARED_GATE) && a->experts.n_shared % 32 == 0 && rule->n_groups == 1 &&
            (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
            a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_experts <= 2 * p->device.n_sms &&
            a->route.n_cols % 32 == 0 && a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
@@ -60,17 +63,21 @@ static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
 {
     u32 format = m->w_gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
     u32 pairs = MOE_GROUP * deal(n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
+        shared = MOE_GROUP * deal(m->n_shared / MOE_GROUP, n_blocks, &m->shared_groups, &m->more_shared),
         columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
 
-    m->n_rounds = divide_up(pairs, MOE_ROUND_PAIRS);
+    m->shared_rounds = divide_up(shared, MOE_ROUND_PAIRS);
+    m->n_rounds = m->shared_rounds + divide_up(pairs, MOE_ROUND_PAIRS);
     m->round_bytes = place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
     m->slot_bytes = place_rows(&m->down, format, m->n_ffn, columns);
-    u64 rounds = (u64)m->n_rounds * 2 * m->round_bytes, hidden = moe_row_bytes(n_slots * m->n_ffn);
-    u64 down = rounds > hidden ? rounds : hidden, row = down + (u64)n_slots * m->slot_bytes,
-        state = row + moe_row_bytes(n_cols);
+    u32 shared_bytes = m->n_shared ? place_rows(&m->shared_down, format, m->n_shared, columns) : 0;
+    u64 rounds = (u64)m->n_rounds * 2 * m->round_bytes, hidden = moe_row_bytes(m->n_hidden);
+    u64 down = rounds > hidden ? rounds : hidden, shared_down = down + (u64)n_slots * m->slot_bytes,
+        row = shared_down + shared_bytes, state = row + moe_row_bytes(n_cols);
     if (m->n_rounds > MOE_MOST_ROUNDS || state + MOE_STATE > p->device.shared_bytes)
         return 0;
     m->down_at = (u32)down;
+    m->shared_down_at = (u32)shared_down;
     m->row_at = (u32)row;
     m->state_at = (u32)state;
     return (u32)state + MOE_STATE;
@@ -90,8 +97,13 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
                             .w_gate = weight_layout_of(p, MOE_GATE),
                             .w_up = weight_layout_of(p, MOE_UP),
                             .w_down = weight_layout_of(p, MOE_DOWN),
+                            .w_shared_gate = weight_layout_of(p, MOE_SHARED_GATE),
+                            .w_shared_up = weight_layout_of(p, MOE_SHARED_UP),
+                            .w_shared_down = weight_layout_of(p, MOE_SHARED_DOWN),
                             .route = a->route,
                             .n_ffn = a->experts.n_ffn,
+                            .n_shared = a->experts.n_shared,
+                            .n_hidden = a->experts.n_slots * a->experts.n_ffn + a->experts.n_shared,
                             .activation = a->experts.activation,
                             .limit = a->experts.limit,
                             .inverse_cols = 1.0f / (f32)a->route.n_cols };
@@ -102,7 +114,7 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
     while (m.rank_log2 < 5 && a->route.n_experts << (m.rank_log2 + 1) <= MOE_THREADS)
         m.rank_log2++;
     m.hidden = p->counters_at;
-    m.logits = m.hidden + (u64)a->experts.n_slots * a->experts.n_ffn * 2;
+    m.logits = m.hidden + (u64)m.n_hidden * 2;
     m.arrived = m.logits + (u64)a->route.n_experts * MOE_LOGIT_WORDS * sizeof(u32);
     p->counters_bytes = m.arrived + sizeof(u32) - p->counters_at;
     cuda_launch_add(p, row_names[m.w_gate.format],

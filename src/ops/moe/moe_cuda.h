@@ -32,20 +32,22 @@ struct moe_params {
     DEVICE_AT(const f32) select_bias; // [n_experts], or none
     DEVICE_AT(f32) out;
     DEVICE_AT(u32) logits;  // [n_experts][MOE_LOGIT_WORDS] zero between launches, as the next two
-    DEVICE_AT(u32) hidden;  // [n_slots n_ffn / 2] pairs of bf16
+    DEVICE_AT(u32) hidden;  // [n_hidden / 2] pairs of bf16: the slots', then the shared expert's
     DEVICE_AT(u32) arrived; // blocks that have read them
     struct weight_planes w_gate, w_up, w_down;
-    struct moe_rows up, down; // the rows of a round, of one matrix; of a slot
+    struct weight_planes w_shared_gate, w_shared_up, w_shared_down; // of the shared expert; or none
+    struct moe_rows up, down, shared_down; // the rows of a round, of one matrix; of a slot
     struct route_args route;
-    u32 n_ffn, activation;
+    u32 n_ffn, n_shared, n_hidden, activation;
     f32 limit, inverse_cols;
     u32 pair_groups, more_pairs;     // of a block; the first `more_pairs` blocks have one more
+    u32 shared_groups, more_shared;  // the same, of the shared expert's pairs
     u32 column_groups, more_columns; // the same
-    u32 n_rounds;                    // at most, of a block
+    u32 shared_rounds, n_rounds;     // at most, of a block; the shared expert's come first
     u32 rank_log2;                   // threads that rank an expert
     u32 round_bytes, slot_bytes;
     // in shared memory; first the rounds, in whose place then come hidden numbers
-    u32 down_at, row_at, state_at;
+    u32 down_at, shared_down_at, row_at, state_at;
 };
 
 SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8
