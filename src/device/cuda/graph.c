@@ -4,12 +4,15 @@
 // segment into one graph. Within a command the launches follow each other; between commands there is an edge
 // where their byte ranges conflict, unless another path implies it. An edge that is a kernel's only one, in
 // and out, is programmatic (programmatic dependent launch): the later kernel starts while the earlier one
-// drains, and every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write. Another
-// range of commands is played as plain launches, in order: for tape_diff, and for tapes with products by the
-// vendor's library.
+// drains, and every kernel waits (griddepcontrol.wait) before it uses what an earlier one may write. Tapes of
+// few rows, whose kernels are short, are one chain in the recorded order: a fork and a join have no such
+// edges, and cost more than their branches save. Another range of commands is played as plain launches, in
+// order: for tape_diff, and for tapes with products by the vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
+
+enum { CHAIN_ROWS = 64 }; // of tapes whose launches are one chain
 
 // Room for one more launch, zeroed but for its parameters; NULL after an error.
 static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, uint32_t bytes)
@@ -228,12 +231,23 @@ static bool edge_add(struct cuda_edges *e, uint32_t from, uint32_t to)
     return true;
 }
 
+// Every launch follows the one before it: it ends after it has waited, so all before it have ended too.
+static bool chain_edges(const struct cuda_tape *n, struct cuda_edges *e)
+{
+    for (uint32_t l = n->first_launch[e->of.first] + 1; l < n->first_launch[e->of.last]; l++)
+        if (!edge_add(e, l - 1, l))
+            return false;
+    return true;
+}
+
 // Walks back from each command. reached[j]: a path from j to i exists, so an edge would add nothing.
 static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct cuda_edges *e,
                        unsigned char *paths)
 {
     uint32_t count = t->n_commands;
 
+    if (t->limits.max_rows <= CHAIN_ROWS)
+        return chain_edges(n, e);
     for (uint32_t i = e->of.first; i < e->of.last; i++) {
         unsigned char *reached = paths + (size_t)i * count;
         for (uint32_t l = n->first_launch[i] + 1; l < n->first_launch[i + 1]; l++)
