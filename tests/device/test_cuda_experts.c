@@ -307,10 +307,10 @@ static void blocks_of_many_rows(void **state)
             experts_shape.n_experts = f % 3 == 0 ? 5 : 40;
             experts_shape.n_slots = 3;
             experts_shape.n_shared = r % 4 == 3 ? 256 : 0;
-            experts_shape.shared = formats[f];
-            experts_shape.limit = f % 2 ? 40 : 0;
+            experts_shape.shared = formats[(f + r) % N_FORMATS];
+            experts_shape.limit = f % 2 && experts_shape.n_shared == 0 ? 40 : 0;
             if (c.most_rows > 1)
-                compare_moe(&c, experts_shape.n_shared ? BY_PARTS : by);
+                compare_moe(&c, by);
         }
 }
 

@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(MOE_PACK_THREADS)
     }
 }
 
-// out = add + the slots in their order. A thread takes eight columns of a row.
+// out = add + the slots in their order and the shared expert. A thread takes eight columns of a row.
 extern "C" __global__ void __launch_bounds__(MOE_SUM_THREADS)
     moe_sum(const __grid_constant__ struct moe_sum_params p)
 {
@@ -135,6 +135,14 @@ extern "C" __global__ void __launch_bounds__(MOE_SUM_THREADS)
         }
     }
     u64 at = (u64)row * p.n_cols + column;
+    if (p.shared) {
+        f32 weight = __ldcg(weights + p.n_slots);
+        float4 a = __ldcg((const float4 *)(p.shared + at)), b = __ldcg((const float4 *)(p.shared + at + 4));
+        const f32 v[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
+#pragma unroll
+        for (u32 i = 0; i < 8; i++)
+            sum[i] += weight * v[i];
+    }
     float4 a = *(const float4 *)(p.add + at), b = *(const float4 *)(p.add + at + 4);
     *(float4 *)(p.out + at) = make_float4(a.x + sum[0], a.y + sum[1], a.z + sum[2], a.w + sum[3]);
     *(float4 *)(p.out + at + 4) = make_float4(b.x + sum[4], b.y + sum[5], b.z + sum[6], b.w + sum[7]);

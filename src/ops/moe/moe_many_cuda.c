@@ -1,4 +1,5 @@
 // moe_many_cuda.c - the launches for many rows: router, sort by expert, packing, gate and up, down, the sum.
+// The shared expert is two dense products.
 #include "gemm/cuda/gemm_plan.h"
 #include "ops/cuda_table.h"
 #include "ops/moe/moe_cuda.h"
@@ -14,13 +15,21 @@ static bool has_kernel(const struct cuda_plan *p, const char *name)
     return name && cuda_has_kernel(p, name);
 }
 
+// The shared expert as a dense product's epilogue has it.
+static bool shared_suits(const struct cuda_plan *p, const struct experts_args *e)
+{
+    return e->n_shared == 0 ||
+           (cuda_weight(p, MOE_SHARED_GATE)->format == cuda_weight(p, MOE_SHARED_UP)->format &&
+            e->activation <= ACTIVATION_GELU_TANH && e->limit == 0);
+}
+
 static bool suits(const struct cuda_plan *p, const struct moe_args *a)
 {
     const struct experts_args *e = &a->experts;
     u32 up = cuda_weight(p, MOE_GATE)->format, down = cuda_weight(p, MOE_DOWN)->format;
     u64 entries = (u64)p->tape.max_rows * e->n_slots;
 
-    return p->tape.max_rows >= MOE_LEAST_MANY && !e->exact && e->n_shared == 0 &&
+    return p->tape.max_rows >= MOE_LEAST_MANY && !e->exact && shared_suits(p, e) &&
            cuda_weight(p, MOE_UP)->format == up && has_kernel(p, up_names[up]) &&
            has_kernel(p, down_names[down]) && e->n_cols % 128 == 0 && e->n_ffn % 128 == 0 &&
            e->n_experts <= MOE_MANY_EXPERTS && entries / MOE_TILE_ROWS + e->n_experts <= MOE_MOST_TILES;
@@ -29,14 +38,16 @@ static bool suits(const struct cuda_plan *p, const struct moe_args *a)
 // Where the regions and what belongs to them lie. Packed rows and what down adds are not there at the same
 // time.
 struct moe_room {
-    u64 packed, hidden, entries, count, region, end;
+    u64 packed, hidden, shared, entries, count, region, end;
 };
-static struct moe_room room_at(u64 at, const struct experts_args *e, u32 n_entries, u32 n_rows)
+static struct moe_room room_at(u64 at, const struct experts_args *e, u32 max_rows, u32 n_rows)
 {
+    u32 n_entries = max_rows * e->n_slots;
     struct moe_room r = { .packed = (at + 255) / 256 * 256 };
 
     r.hidden = r.packed + (u64)(n_rows > n_entries ? n_rows : n_entries) * e->n_cols * 2;
-    r.entries = r.hidden + (u64)n_rows * e->n_ffn * 2;
+    r.shared = r.hidden + (u64)n_rows * e->n_ffn * 2;
+    r.entries = r.shared + (e->n_shared ? (u64)max_rows * e->n_cols * sizeof(f32) : 0);
     r.count = r.entries + (u64)n_rows * sizeof(u32);
     r.region = r.count + e->n_experts * sizeof(u32);
     r.end = r.region + e->n_experts * sizeof(u32);
@@ -50,13 +61,54 @@ static struct moe_room take_room(struct cuda_plan *p, const struct command *down
 {
     const struct operand *work = &down->operands[EXPERTS_DOWN_WORK];
     u64 at = (u64)(uintptr_t)work->buffer->native + work->offset;
-    struct moe_room room = room_at(at, e, p->tape.max_rows * e->n_slots, n_rows);
+    struct moe_room room = room_at(at, e, p->tape.max_rows, n_rows);
 
     if (room.end <= at + work->bytes)
         return room;
-    room = room_at(p->private_at, e, p->tape.max_rows * e->n_slots, n_rows);
+    room = room_at(p->private_at, e, p->tape.max_rows, n_rows);
     p->private_bytes = room.end - p->private_at;
     return room;
+}
+
+// A dense product, whose private memory lies behind what this command has of its own.
+static void launch_dense(struct cuda_plan *p, const struct gemm_plan *product)
+{
+    u64 own = (p->private_bytes + 255) / 256 * 256;
+
+    p->private_at += own;
+    p->private_bytes = 0;
+    gemm_launch(p, product);
+    p->private_at -= own;
+    p->private_bytes += own;
+}
+
+// Before the room's rows are packed: there the products pack theirs. hidden: [rows, n_shared].
+static void launch_shared(struct cuda_plan *p, const struct experts_args *e, struct moe_room room, u64 normed,
+                          u64 hidden)
+{
+    struct gemm_plan up = { .params = { .w = { weight_layout_of(p, MOE_SHARED_GATE),
+                                               weight_layout_of(p, MOE_SHARED_UP) },
+                                        .out = { hidden },
+                                        .in = normed,
+                                        .out_stride = { e->n_shared },
+                                        .n_cols = e->n_cols,
+                                        .mode = EPILOGUE_GATED,
+                                        .rows = ROWS_STEP,
+                                        .activation = e->activation },
+                            .work = room.packed,
+                            .work_bytes = room.shared - room.packed };
+    struct gemm_plan down = { .params = { .w = { weight_layout_of(p, MOE_SHARED_DOWN) },
+                                          .out = { room.shared },
+                                          .in = hidden,
+                                          .out_stride = { e->n_cols },
+                                          .n_cols = e->n_shared,
+                                          .mode = EPILOGUE_LINEAR,
+                                          .rows = ROWS_STEP },
+                              .work = up.work,
+                              .work_bytes = up.work_bytes };
+
+    launch_dense(p, &up);
+    launch_dense(p, &down);
 }
 
 static void launch(struct cuda_plan *p, const char *kernel, struct cuda_shape shape,
@@ -89,9 +141,10 @@ static void launch_products(struct cuda_plan *p, const struct experts_args *e, s
     launch(p, down_names[down.w[0].format], product, &down);
 }
 
-static void launch_sum(struct cuda_plan *p, const struct experts_args *e, u64 parts, u64 weights)
+static void launch_sum(struct cuda_plan *p, const struct experts_args *e, struct moe_room room, u64 weights)
 {
-    struct moe_sum_params sum = { .parts = parts,
+    struct moe_sum_params sum = { .parts = room.packed,
+                                  .shared = e->n_shared ? room.shared : 0,
                                   .weights = weights,
                                   .add = cuda_at(p, MOE_IN),
                                   .out = cuda_at(p, MOE_OUT),
@@ -115,6 +168,8 @@ bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a)
     p->command = &parts[0];
     cuda_plan_route(p);
     u64 normed = cuda_at(p, ROUTE_NORMED), ids = cuda_at(p, ROUTE_IDS), weights = cuda_at(p, ROUTE_WEIGHTS);
+    p->command = &parts[2];
+    u64 hidden = cuda_at(p, EXPERTS_DOWN_IN);
     p->command = whole;
     u32 n_rows = moe_region_rows(p->tape.max_rows * e->n_slots, e->n_experts);
     struct moe_room room = take_room(p, &parts[2], e, n_rows);
@@ -134,7 +189,9 @@ bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a)
                                  .gated = true,
                                  .activation = e->activation,
                                  .limit = e->limit };
+    if (e->n_shared)
+        launch_shared(p, e, room, normed, hidden);
     launch_products(p, e, m, normed);
-    launch_sum(p, e, room.packed, weights);
+    launch_sum(p, e, room, weights);
     return true;
 }
