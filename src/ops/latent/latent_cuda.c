@@ -1,14 +1,14 @@
 // latent_cuda.c - chooses the kernels.
 //
-// latent_project: in fp32 up to 16 rows, on tensor cores beyond; under --invariant on tensor cores for any
-// number of rows. latent_attend: tiles of 64 queries where keys have 576 numbers and values 512, as in every
+// latent_project: one row in fp32, more on tensor cores; under --invariant on tensor cores for any number of
+// rows. latent_attend: tiles of 64 queries where keys have 576 numbers and values 512, as in every
 // model known; else the plain kernel. Up to 64 rows each row has tiles of its own, whose keys are split over
 // the blocks that the device has room for.
 #include "ops/latent/latent_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 
-enum { FEW_ROWS = 16, ALONE_ROWS = 64, MOST_SPLITS = 32, MOST_ROWS_AT_ONCE = 64 };
+enum { ALONE_ROWS = 64, MOST_SPLITS = 32, MOST_ROWS_AT_ONCE = 64 };
 
 void cuda_plan_latent_store(struct cuda_plan *p)
 {
@@ -34,16 +34,22 @@ void cuda_plan_latent_project(struct cuda_plan *p)
                                             .args = *(const struct latent_project_args *)p->command->args };
     const struct latent_project_args *a = &params.args;
     u32 rows = p->tape.max_rows;
-    bool many = !a->exact && a->n_cols % 32 == 0 && (rows > FEW_ROWS || p->tape.invariant);
+    bool tiles = !a->exact && a->n_cols % 32 == 0 && (rows > 1 || p->tape.invariant),
+         few = rows <= LATENT_PROJECT_FEW_ROWS;
 
     params.n_products =
-        many ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
-             : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES);
-    u32 y = many ? divide_up(rows, LATENT_PROJECT_TILE) : rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE;
+        tiles ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
+              : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES);
+    u32 y = tiles ? divide_up(rows, few ? LATENT_PROJECT_FEW_ROWS : LATENT_PROJECT_MANY_ROWS)
+                  : (rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE);
     struct cuda_shape shape = { { params.n_products + (a->n_rotated ? a->n_heads : 0), y, 1 },
-                                LATENT_PROJECT_THREADS,
+                                tiles ? LATENT_PROJECT_MANY_THREADS : LATENT_PROJECT_THREADS,
                                 0 };
-    cuda_launch_add(p, many ? "latent_project_many" : "latent_project", shape, &params, sizeof params);
+    cuda_launch_add(p,
+                    !tiles ? "latent_project"
+                    : few  ? "latent_project_few"
+                           : "latent_project_many",
+                    shape, &params, sizeof params);
 }
 
 static void launch_plain(struct cuda_plan *p, const struct latent_attend_params *params)

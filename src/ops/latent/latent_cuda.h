@@ -26,7 +26,10 @@ enum {
     LATENT_STORE_THREADS = 128,
     LATENT_PROJECT_THREADS = 128,
     LATENT_PROJECT_LANES = 8,
-    LATENT_PROJECT_TILE = 64
+    LATENT_PROJECT_MANY_THREADS = 256,
+    LATENT_PROJECT_TILE = 128, // rows of a head's matrix; of the step:
+    LATENT_PROJECT_FEW_ROWS = 16,
+    LATENT_PROJECT_MANY_ROWS = 128
 };
 
 struct latent_attend_params {

@@ -1,22 +1,45 @@
-// latent_project_many.cu - latent_project on tensor cores for many rows; see latent.h.
+// latent_project_many.cu - latent_project on tensor cores for several rows; see latent.h.
 //
-// Computes   out[h] = W[h] x   for 64 rows of the step and 64 rows of one head's matrix.
+// Computes   out[h] = W[h] x   for 16 or 128 rows of the step and 128 rows of one head's matrix.
 //
-//             64 rows of W[h]
-//           +------------------+
-//   64 rows |  mma.m16n8k16    |     k advances by 32 columns a step
-//   of x    +------------------+
+//                    128 rows of W[h]
+//                  +------------------+
+//   16 or 128 rows |  mma.m16n8k16    |     k advances by 64 columns a step
+//   of x           +------------------+
 //
-// Pipeline: none; both sides become bf16 in shared memory, 32 columns at a time: fp16 would overflow in
-// absorbed queries. The order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
+// Pipeline: none but the other block of the SM; the first step's weights are read before the wait. Both sides
+// become bf16 in shared memory, 64 columns at a time: fp16 would overflow in absorbed queries. The order of a
+// sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/latent/latent_rotate.cuh"
 
 // STRIDE in halves: rows of ldmatrix fall into different banks.
-enum { TILE = LATENT_PROJECT_TILE, STEP = 32, STRIDE = STEP + 8 };
+enum { TILE = LATENT_PROJECT_TILE, STEP = 64, STRIDE = STEP + 8, THREADS = LATENT_PROJECT_MANY_THREADS };
+static_assert(THREADS == TILE * STEP / 32, "a thread unpacks a block of 32 weights a step");
 
-struct project_tiles {
-    __nv_bfloat16 x[TILE][STRIDE], w[TILE][STRIDE];
+template <u32 ROWS> struct project_tiles {
+    alignas(16) __nv_bfloat16 x[ROWS][STRIDE];
+    alignas(16) __nv_bfloat16 w[TILE][STRIDE];
+};
+
+// Of a block: the head, and the first rows of its matrix and of the step.
+struct project_place {
+    u32 head, first, first_row;
+};
+
+template <u32 ROWS> struct project_sums { // of a warp
+    static constexpr u32 row_warps = ROWS / 64 > 0 ? ROWS / 64 : 1, rows = ROWS / row_warps,
+                         columns = TILE / (THREADS / 32 / row_warps);
+    f32 v[rows / 16][columns / 8][4];
+
+    static __device__ __forceinline__ u32 first_row()
+    {
+        return threadIdx.x / 32 % row_warps * rows;
+    }
+    static __device__ __forceinline__ u32 first_column()
+    {
+        return threadIdx.x / 32 / row_warps * columns;
+    }
 };
 
 static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
@@ -25,22 +48,36 @@ static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
     return *(u32 *)&v;
 }
 
-static __device__ __forceinline__ void load_x(const struct latent_project_params &p, struct project_tiles &t,
-                                              u32 head, u32 first, u32 k)
+// Four columns of each of some rows a thread.
+template <u32 ROWS>
+static __device__ __forceinline__ void load_x(const struct latent_project_params &p,
+                                              struct project_tiles<ROWS> &t, struct project_place at, u32 k)
 {
     const struct latent_project_args &a = p.args;
-    u32 thread = threadIdx.x - TILE, n = p.step->n_rows;
+    u32 width = a.n_cols + a.n_rotated, n = p.step->n_rows, c = threadIdx.x % (STEP / 4) * 4;
+    constexpr u32 each = THREADS / (STEP / 4); // rows at a time
+    float4 v[ROWS / each];
 
-    for (u32 i = thread; i < TILE * STEP / 2; i += TILE) {
-        u32 r = i / (STEP / 2), c = i % (STEP / 2) * 2, row = first + r;
-        const f32 *x = p.in + ((u64)row * a.n_heads + head) * (a.n_cols + a.n_rotated) + k + c;
-        *(u32 *)&t.x[r][c] = row < n ? two_bf16(x[0], x[1]) : 0;
+#pragma unroll
+    for (u32 i = 0; i < ROWS / each; i++) {
+        u32 row = at.first_row + i * each + threadIdx.x / (STEP / 4);
+        const f32 *x = p.in + ((u64)row * a.n_heads + at.head) * width + k + c;
+        if (row >= n || k + c >= a.n_cols)
+            v[i] = make_float4(0, 0, 0, 0);
+        else if (width % 4 == 0)
+            v[i] = *(const float4 *)x;
+        else
+            v[i] = make_float4(x[0], x[1], x[2], x[3]);
     }
+#pragma unroll
+    for (u32 i = 0; i < ROWS / each; i++)
+        *(uint2 *)&t.x[i * each + threadIdx.x / (STEP / 4)][c] =
+            make_uint2(two_bf16(v[i].x, v[i].y), two_bf16(v[i].z, v[i].w));
 }
 
 template <u32 F>
-static __device__ __forceinline__ void put_block(const struct latent_project_params &p, u32 row, u32 block,
-                                                 u32 *to)
+static __device__ __forceinline__ void unpack_32(const struct latent_project_params &p, u32 row, u32 block,
+                                                 u32 (&to)[16])
 {
     struct unpacked u = unpack_block<F>(block_at<F, false>({ p.w.quants, p.w.high, p.w.scales, p.w.deltas },
                                                            row * (p.w.n_cols / 32) + block));
@@ -53,25 +90,33 @@ static __device__ __forceinline__ void put_block(const struct latent_project_par
     }
 }
 
-// A thread takes a block of 32 numbers.
-static __device__ __forceinline__ void load_w(const struct latent_project_params &p, struct project_tiles &t,
-                                              u32 head, u32 first, u32 k)
+static __device__ __forceinline__ void read_32(const struct latent_project_params &p, u32 row, u32 block,
+                                               u32 (&to)[16])
 {
-    u32 r = threadIdx.x, row = head * p.args.n_rows + first + r, *to = (u32 *)&t.w[r][0];
+    u64 at = (u64)row * p.w.n_cols + block * 32;
 
-    if (first + r >= p.args.n_rows) {
-        for (u32 i = 0; i < STEP / 2; i++)
-            to[i] = 0;
-        return;
-    }
     if (p.w.format > QUANT_BF16) {
-        FOR_QUANTISED(p.w.format, put_block<F>(p, row, k / 32, to))
-        return;
+        FOR_QUANTISED(p.w.format, unpack_32<F>(p, row, block, to))
+    } else {
+#pragma unroll
+        for (u32 i = 0; i < 16; i++)
+            to[i] = two_bf16(plain_number(p.w, at + 2 * i), plain_number(p.w, at + 2 * i + 1));
     }
-    for (u32 i = 0; i < STEP; i += 2) {
-        u64 at = (u64)row * p.w.n_cols + k + i;
-        to[i / 2] = two_bf16(plain_number(p.w, at), plain_number(p.w, at + 1));
-    }
+}
+
+// A thread takes a block of 32 numbers.
+template <u32 ROWS>
+static __device__ __forceinline__ void load_w(const struct latent_project_params &p,
+                                              struct project_tiles<ROWS> &t, struct project_place at, u32 k)
+{
+    u32 r = threadIdx.x % TILE, half = threadIdx.x / TILE, block = k / 32 + half, words[16] = {};
+
+    if (at.first + r < p.args.n_rows && block < p.args.n_cols / 32)
+        read_32(p, at.head * p.args.n_rows + at.first + r, block, words);
+    uint4 *to = (uint4 *)&t.w[r][half * 32];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        to[i] = make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
 }
 
 static __device__ __forceinline__ void load_matrix(u32 (&v)[4], const void *at)
@@ -88,71 +133,94 @@ static __device__ __forceinline__ void multiply(f32 (&c)[4], const u32 (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A warp takes 32 by 32 of the tile.
-static __device__ __forceinline__ void multiply_step(const struct project_tiles &t, f32 (&sums)[2][4][4])
+template <u32 ROWS>
+static __device__ __forceinline__ void multiply_step(const struct project_tiles<ROWS> &t,
+                                                     struct project_sums<ROWS> &s)
 {
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / 2 * 32, n = warp % 2 * 32;
+    constexpr u32 n_high = s.rows / 16, n_wide = s.columns / 8;
+    u32 lane = threadIdx.x % 32, m = s.first_row(), n = s.first_column();
 
 #pragma unroll
     for (u32 k = 0; k < STEP; k += 16) {
-        u32 a[2][4], b[2][4];
+        u32 a[n_high][4], b[n_wide / 2][4];
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
+        for (u32 i = 0; i < n_high; i++)
             load_matrix(a[i], &t.x[m + 16 * i + lane % 16][k + lane / 16 * 8]);
-            load_matrix(b[i], &t.w[n + 16 * i + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
-        }
 #pragma unroll
-        for (u32 i = 0; i < 2; i++)
+        for (u32 j = 0; j < n_wide / 2; j++)
+            load_matrix(b[j], &t.w[n + 16 * j + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8]);
 #pragma unroll
-            for (u32 j = 0; j < 4; j++)
-                multiply(sums[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        for (u32 i = 0; i < n_high; i++)
+#pragma unroll
+            for (u32 j = 0; j < n_wide; j++)
+                multiply(s.v[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
 }
 
+template <u32 ROWS>
 static __device__ __forceinline__ void store_tile(const struct latent_project_params &p,
-                                                  const f32 (&sums)[2][4][4], u32 head, u32 first_row,
-                                                  u32 first)
+                                                  const struct project_sums<ROWS> &s, struct project_place to)
 {
     const struct latent_project_args &a = p.args;
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / 2 * 32, n = warp % 2 * 32;
+    u32 lane = threadIdx.x % 32, width = a.n_rows + a.n_rotated;
 
 #pragma unroll
-    for (u32 i = 0; i < 2; i++)
+    for (u32 i = 0; i < s.rows / 16; i++)
 #pragma unroll
-        for (u32 j = 0; j < 4; j++)
+        for (u32 j = 0; j < s.columns / 8; j++)
 #pragma unroll
-            for (u32 c = 0; c < 4; c++) {
-                u32 row = first_row + m + 16 * i + lane / 4 + c / 2 * 8,
-                    at = first + n + 8 * j + lane % 4 * 2 + c % 2;
-                if (row < p.step->n_rows && at < a.n_rows)
-                    p.out[((u64)row * a.n_heads + head) * (a.n_rows + a.n_rotated) + at] = sums[i][j][c];
+            for (u32 h = 0; h < 2; h++) {
+                u32 row = to.first_row + s.first_row() + 16 * i + lane / 4 + 8 * h,
+                    at = to.first + s.first_column() + 8 * j + lane % 4 * 2;
+                f32 *out = p.out + ((u64)row * a.n_heads + to.head) * width + at;
+                if (row >= p.step->n_rows || at >= a.n_rows)
+                    continue;
+                if (width % 2 == 0 && at + 1 < a.n_rows) {
+                    *(float2 *)out = make_float2(s.v[i][j][2 * h], s.v[i][j][2 * h + 1]);
+                } else {
+                    out[0] = s.v[i][j][2 * h];
+                    if (at + 1 < a.n_rows)
+                        out[1] = s.v[i][j][2 * h + 1];
+                }
             }
 }
 
 // grid: (heads times tiles of a head's rows, then a block a head that rotates; tiles of the step's rows)
-extern "C" __global__ void __launch_bounds__(LATENT_PROJECT_THREADS)
-    latent_project_many(const __grid_constant__ struct latent_project_params p)
+template <u32 ROWS> static __device__ __forceinline__ void project_tile(const struct latent_project_params &p)
 {
-    __shared__ __align__(16) struct project_tiles t;
-    u32 n_tiles = (p.args.n_rows + TILE - 1) / TILE, head = blockIdx.x / n_tiles,
-        first = blockIdx.x % n_tiles * TILE;
-    f32 sums[2][4][4] = {};
+    __shared__ struct project_tiles<ROWS> t;
+    u32 n_tiles = (p.args.n_rows + TILE - 1) / TILE;
+    struct project_place at = { blockIdx.x / n_tiles, blockIdx.x % n_tiles * TILE, blockIdx.y * ROWS };
+    struct project_sums<ROWS> sums = {
+    };
 
+    if (blockIdx.x < p.n_products)
+        load_w(p, t, at, 0);
     wait_for_inputs();
     if (blockIdx.x >= p.n_products) {
         latent_rotate_rest(p, blockIdx.x - p.n_products);
         return;
     }
-    if (blockIdx.y * TILE >= p.step->n_rows)
+    if (at.first_row >= p.step->n_rows)
         return;
     for (u32 k = 0; k < p.args.n_cols; k += STEP) {
-        if (threadIdx.x < TILE)
-            load_w(p, t, head, first, k);
-        else
-            load_x(p, t, head, blockIdx.y * TILE, k);
+        if (k > 0)
+            load_w(p, t, at, k);
+        load_x(p, t, at, k);
         __syncthreads();
         multiply_step(t, sums);
         __syncthreads();
     }
-    store_tile(p, sums, head, blockIdx.y * TILE, first);
+    store_tile(p, sums, at);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    latent_project_many(const __grid_constant__ struct latent_project_params p)
+{
+    project_tile<LATENT_PROJECT_MANY_ROWS>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    latent_project_few(const __grid_constant__ struct latent_project_params p)
+{
+    project_tile<LATENT_PROJECT_FEW_ROWS>(p);
 }

@@ -18,11 +18,12 @@ static __device__ __forceinline__ void latent_rotate_pair(const f32 *in, f32 *ou
 static __device__ __forceinline__ void latent_rotate_rest(const struct latent_project_params &p, u32 head)
 {
     const struct latent_project_args &a = p.args;
-    u32 n_pairs = a.n_rotated / 2;
+    u32 n_pairs = a.n_rotated / 2, n = (p.step->n_rows + gridDim.y - 1 - blockIdx.y) / gridDim.y * n_pairs;
 
-    for (u32 row = blockIdx.y; row < p.step->n_rows; row += gridDim.y)
-        for (u32 i = threadIdx.x; i < n_pairs; i += blockDim.x)
-            latent_rotate_pair(p.in + ((u64)row * a.n_heads + head) * (a.n_cols + a.n_rotated) + a.n_cols,
-                               p.out + ((u64)row * a.n_heads + head) * (a.n_rows + a.n_rotated) + a.n_rows,
-                               p.angles + (u64)row * a.n_rotated, i, a.n_rotated, a.pairs);
+    for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
+        u32 row = blockIdx.y + i / n_pairs * gridDim.y;
+        latent_rotate_pair(p.in + ((u64)row * a.n_heads + head) * (a.n_cols + a.n_rotated) + a.n_cols,
+                           p.out + ((u64)row * a.n_heads + head) * (a.n_rows + a.n_rotated) + a.n_rows,
+                           p.angles + (u64)row * a.n_rotated, i % n_pairs, a.n_rotated, a.pairs);
+    }
 }
