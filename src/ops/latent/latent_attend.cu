@@ -3,8 +3,8 @@
 // DeepSeek-AI, 2025).
 //
 // Computes   out = softmax(scale * q . K) K[:, 0:512]   for 64 queries: some rows of the step times some
-// heads, which all read the same keys. The past of one row may be split over blocks; latent_merge adds their
-// parts in order.
+// heads, which all read the same keys. The past of one row may be split over blocks, by pages; latent_merge
+// adds their parts in order. What a tile lacks of queries and pages is skipped.
 //
 //                   scores: 64 x 64 keys        sums: 64 x 512 dimensions
 //                  +----------+----------+    +--------+--------+-- --+--------+
@@ -123,7 +123,7 @@ static __device__ __forceinline__ u32 n_query_tiles(const struct latent_attend_p
     return (p.tile_rows * p.tile_heads + 15) / 16;
 }
 
-// A warp brings eight queries.
+// A warp brings every eighth query.
 template <bool BF16>
 static __device__ __forceinline__ void load_queries(const struct latent_attend_params &p,
                                                     struct query_room &room)
@@ -131,7 +131,7 @@ static __device__ __forceinline__ void load_queries(const struct latent_attend_p
     u32 lane = threadIdx.x % 32;
 
 #pragma unroll 4
-    for (u32 n = 0; n < LATENT_TILE / N_WARPS; n++) {
+    for (u32 n = 0; n < n_query_tiles(p) * 16 / N_WARPS; n++) {
         u32 i = threadIdx.x / 32 + n * N_WARPS;
         u32 row = query_row(p, i), *to = room.q[i];
         float2 x[LINES / 32];
@@ -186,37 +186,53 @@ static __device__ __forceinline__ void load_word(const u8 *page, u32 line, u32 c
     }
 }
 
-// Keys [first, first + 64) of the run, as far as it has pages there.
-template <u32 FORMAT>
-static __device__ __forceinline__ void load_keys(const struct latent_attend_params &p,
-                                                 const struct query_run &r, u32 first, u32 *to)
+struct tile_pages { // of keys [first, first + 64) of a run, as far as it has some there
+    u32 page[TILE_PAGES], n;
+};
+
+static __device__ __forceinline__ struct tile_pages pages_at(const struct latent_attend_params &p,
+                                                             const struct query_run &r, u32 first)
 {
     const u32 *table = p.table + (u64)r.slot * p.args.pages.max_pages + first / PAGE_TOKENS;
+    struct tile_pages t = { .n = min((r.to - first + PAGE_TOKENS - 1) / PAGE_TOKENS, (u32)TILE_PAGES) };
 
 #pragma unroll
+    for (u32 i = 0; i < TILE_PAGES; i++)
+        t.page[i] = i < t.n ? table[i] : 0;
+    return t;
+}
+
+template <u32 FORMAT>
+static __device__ __forceinline__ void load_keys(const struct latent_attend_params &p,
+                                                 const struct tile_pages &t, u32 *to)
+{
+#pragma unroll
     for (u32 i = 0; i < TILE_PAGES; i++) {
-        if (first + i * PAGE_TOKENS >= r.to)
+        if (i >= t.n)
             break;
-        const u8 *page = (const u8 *)p.pages + (u64)table[i] * page_head_bytes(FORMAT, LATENT_KEY);
+        const u8 *page = (const u8 *)p.pages + (u64)t.page[i] * page_head_bytes(FORMAT, LATENT_KEY);
         for (u32 w = threadIdx.x; w < PAGE_WORDS / 4; w += LATENT_ATTEND_THREADS)
             load_word<FORMAT>(page, w / 4, w % 4, to + i * PAGE_WORDS);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Behind the last key lies anything: as values it must be zero, since a weight of zero does not select.
+// Behind the last key lies anything: in its page it must be zero as values, since a weight of zero does not
+// select.
 static __device__ __forceinline__ void clear_keys(u32 *keys, u32 n_valid)
 {
-    for (u32 i = threadIdx.x; i < LINES * (LATENT_TILE - n_valid); i += LATENT_ATTEND_THREADS) {
-        u32 key = n_valid + i / LINES, line = i % LINES, token = key % PAGE_TOKENS;
-        keys[key / PAGE_TOKENS * PAGE_WORDS + word_place(line, token / 4) + token % 4] = 0;
-    }
+    u32 *page = keys + n_valid / PAGE_TOKENS * PAGE_WORDS, token = threadIdx.x % PAGE_TOKENS;
+
+    if (token < n_valid % PAGE_TOKENS || n_valid % PAGE_TOKENS == 0)
+        return;
+    for (u32 line = threadIdx.x / PAGE_TOKENS; line < LINES; line += LATENT_ATTEND_THREADS / PAGE_TOKENS)
+        page[word_place(line, token / 4) + token % 4] = 0;
 }
 
-// Scores of the warp's 16 queries and 32 keys.
+// Scores of the warp's 16 queries and 32 keys, if there are some of both.
 template <bool BF16>
 static __device__ __forceinline__ void score_keys(const struct latent_attend_params &p,
-                                                  const struct query_room &room, const u32 *keys,
+                                                  const struct query_room &room, const u32 *keys, u32 n_valid,
                                                   struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane % 4, at[4];
@@ -231,7 +247,7 @@ static __device__ __forceinline__ void score_keys(const struct latent_attend_par
         for (u32 c = 0; c < 4; c++)
             s.scores[j][c] = 0;
     }
-    if (warp % 4 >= n_query_tiles(p))
+    if (warp % 4 >= n_query_tiles(p) || warp / 4 * 32 >= n_valid)
         return;
 #pragma unroll 6
     for (u32 k = 0; k < LATENT_KEY / 16; k++) {
@@ -322,13 +338,15 @@ static __device__ __forceinline__ void rescale_sums(const struct query_room &roo
 
 // sums += weights * values, of the warp's 64 dimensions.
 template <bool BF16, u32 TILES>
-static __device__ __forceinline__ void add_values(const struct query_room &room, const u32 *keys,
+static __device__ __forceinline__ void add_values(const struct query_room &room, const u32 *keys, u32 n_pages,
                                                   struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, token = lane % 4 * 2;
 
 #pragma unroll
     for (u32 page = 0; page < TILE_PAGES; page++) {
+        if (page >= n_pages)
+            break;
         u32 a[TILES][4];
 #pragma unroll
         for (u32 i = 0; i < TILES; i++)
@@ -413,29 +431,33 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
     for (u32 h = 0; h < 2; h++) {
         u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
         bool there = query >= r.first && query < r.end && query_row(p, query) != NOT_SEEN;
-        positions[h] = there ? step_positions(p.step)[query_row(p, query)] : NOT_SEEN;
+        positions[h] = there ? min(step_positions(p.step)[query_row(p, query)], r.to - 1) : NOT_SEEN;
     }
     for (u32 first = r.from, tile = 0; first < r.to; first += LATENT_TILE, tile++) {
-        u32 *keys = room.keys[tile % 2];
+        u32 *keys = room.keys[tile % 2], n_valid = min(r.to - first, (u32)LATENT_TILE);
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads();
-        if (first + LATENT_TILE < r.to) {
-            load_keys<FORMAT>(p, r, first + LATENT_TILE, room.keys[(tile + 1) % 2]);
-        } else {
-            clear_keys(keys, r.to - first);
-            __syncthreads();
-        }
-        score_keys<bf16>(p, room, keys, s);
+        if (first + LATENT_TILE < r.to)
+            load_keys<FORMAT>(p, pages_at(p, r, first + LATENT_TILE), room.keys[(tile + 1) % 2]);
+        else
+            clear_keys(keys, n_valid); // as values: behind the next barriers
+        score_keys<bf16>(p, room, keys, n_valid, s);
         mask_scores(room, s, positions, first);
         __syncthreads();
         weigh_keys<bf16>(room, s);
         __syncthreads();
         rescale_sums<TILES>(room, s);
-        add_values<bf16, TILES>(room, keys, s);
+        add_values<bf16, TILES>(room, keys, (n_valid + PAGE_TOKENS - 1) / PAGE_TOKENS, s);
     }
     share_totals(room, s);
     store_run(p, room, r, s);
     __syncthreads();
+}
+
+// Pages of a split of n keys.
+static __device__ __forceinline__ u32 split_pages(const struct latent_attend_params &p, u32 n)
+{
+    return ((n + PAGE_TOKENS - 1) / PAGE_TOKENS + p.n_splits - 1) / p.n_splits;
 }
 
 // The run that begins at query `first` of the tile, and this block's share of its keys.
@@ -447,10 +469,9 @@ static __device__ __forceinline__ struct query_run run_at(const struct latent_at
     while (row + n_rows < tile_end && step_slots(p.step)[row + n_rows] == r.slot)
         n_rows++;
     r.end = first + n_rows * p.tile_heads;
-    u32 last = step_positions(p.step)[row + n_rows - 1] + 1, n_tiles = (last + LATENT_TILE - 1) / LATENT_TILE,
-        each = (n_tiles + p.n_splits - 1) / p.n_splits;
-    r.from = min(blockIdx.x * each * LATENT_TILE, last);
-    r.to = min(r.from + each * LATENT_TILE, last);
+    u32 last = step_positions(p.step)[row + n_rows - 1] + 1, share = split_pages(p, last) * PAGE_TOKENS;
+    r.from = min(blockIdx.x * share, last);
+    r.to = min(r.from + share, last);
     return r;
 }
 
@@ -461,19 +482,23 @@ static __device__ __forceinline__ void attend_tile(const struct latent_attend_pa
     extern __shared__ __align__(16) u8 shared[];
     struct query_room &room = *(struct query_room *)shared;
 
-    wait_for_inputs();
-    if (first_row(p) >= p.step->n_rows)
-        return;
+    bool waited = false;
+
     for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN;) {
         struct query_run r = run_at(p, first);
-        if (r.from < r.to)
-            load_keys<FORMAT>(p, r, r.from, room.keys[0]);
-        if (first == 0)
+        struct tile_pages pages = pages_at(p, r, r.from);
+        if (!waited)
+            wait_for_inputs();
+        load_keys<FORMAT>(p, pages, room.keys[0]);
+        if (!waited)
             load_queries<FORMAT == KV_BF16>(p, room);
+        waited = true;
         if (r.from < r.to)
             attend_keys<FORMAT, TILES>(p, room, r);
         first = r.end;
     }
+    if (!waited)
+        wait_for_inputs();
 }
 
 template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct latent_attend_params &p)
@@ -496,33 +521,48 @@ LATENT_ATTEND(bf16, KV_BF16)
 LATENT_ATTEND(f16, KV_F16)
 LATENT_ATTEND(q8_0, KV_Q8_0)
 
-// A block takes a head of a row: its splits' parts, in their order.
+// A block takes some columns of a head of a row, a thread each: its splits' parts, in their order.
 extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
     latent_merge(const __grid_constant__ struct latent_attend_params p)
 {
-    u32 row = blockIdx.y, place = row * p.args.n_heads + blockIdx.x;
+    constexpr u32 stride = LATENT_VALUE + 2, n_blocks = LATENT_VALUE / LATENT_MERGE_THREADS;
+    __shared__ f32 weights[LATENT_MOST_SPLITS];
+    u32 row = blockIdx.y, place = row * p.args.n_heads + blockIdx.x / n_blocks, n = 0,
+        column = blockIdx.x % n_blocks * LATENT_MERGE_THREADS + threadIdx.x;
+    const f32 *parts = p.partial + (u64)place * p.n_splits * stride;
 
-    wait_for_inputs();
-    if (row >= p.step->n_rows)
-        return;
-    u32 n_tiles = step_positions(p.step)[row] / LATENT_TILE + 1,
-        each = (n_tiles + p.n_splits - 1) / p.n_splits, n = (n_tiles + each - 1) / each;
-    const f32 *parts = p.partial + (u64)place * p.n_splits * (LATENT_VALUE + 2);
-    f32 row_max = -INFINITY_F32, row_sum = 0;
-    f32 sums[LATENT_VALUE / LATENT_MERGE_THREADS] = {};
-    for (u32 i = 0; i < n; i++)
-        row_max = fmaxf(row_max, parts[i * (LATENT_VALUE + 2) + LATENT_VALUE]);
-    for (u32 i = 0; i < n; i++) {
-        const f32 *part = parts + i * (LATENT_VALUE + 2);
-        f32 scale = exp2_of(part[LATENT_VALUE] - row_max);
-        row_sum += scale * part[LATENT_VALUE + 1];
-#pragma unroll
-        for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
-            sums[k] += scale * part[threadIdx.x + k * LATENT_MERGE_THREADS];
+    if (row < p.step->n_rows) {
+        u32 n_keys = step_positions(p.step)[row] + 1, share = split_pages(p, n_keys) * PAGE_TOKENS;
+        n = (n_keys + share - 1) / share;
     }
+    wait_for_inputs();
+    if (threadIdx.x < 32 && n > 0) { // what each part weighs
+        f32 row_max[LATENT_MOST_SPLITS / 32], row_sum = 0, most = -INFINITY_F32;
 #pragma unroll
-    for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
-        p.out[(u64)place * LATENT_VALUE + threadIdx.x + k * LATENT_MERGE_THREADS] = sums[k] / row_sum;
+        for (u32 k = 0; k < LATENT_MOST_SPLITS / 32; k++) {
+            u32 i = threadIdx.x + 32 * k;
+            row_max[k] = i < n ? parts[i * stride + LATENT_VALUE] : -INFINITY_F32;
+            most = fmaxf(most, row_max[k]);
+        }
+        most = warp_max(most);
+#pragma unroll
+        for (u32 k = 0; k < LATENT_MOST_SPLITS / 32; k++) {
+            u32 i = threadIdx.x + 32 * k;
+            row_max[k] = exp2_of(row_max[k] - most);
+            row_sum += i < n ? row_max[k] * parts[i * stride + LATENT_VALUE + 1] : 0;
+        }
+        row_sum = warp_sum(row_sum);
+#pragma unroll
+        for (u32 k = 0; k < LATENT_MOST_SPLITS / 32; k++)
+            weights[threadIdx.x + 32 * k] = row_max[k] / row_sum;
+    }
+    __syncthreads();
+    f32 sum = 0;
+#pragma unroll 8
+    for (u32 i = 0; i < n; i++)
+        sum += weights[i] * parts[i * stride + column];
+    if (n > 0)
+        p.out[(u64)place * LATENT_VALUE + column] = sum;
 }
 
 // Any size, pages of every format, fp32: a block takes a head of a row, keys in chunks.

@@ -8,7 +8,7 @@
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 
-enum { ALONE_ROWS = 64, MOST_SPLITS = 32, MOST_ROWS_AT_ONCE = 64 };
+enum { ALONE_ROWS = 64, MOST_ROWS_AT_ONCE = 64 };
 
 void cuda_plan_latent_store(struct cuda_plan *p)
 {
@@ -75,9 +75,8 @@ static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *param
     u32 head_tiles = divide_up(a->n_heads, params->tile_heads),
         row_tiles = divide_up(rows, params->tile_rows);
     u32 n = p->device.n_sms / (head_tiles * row_tiles),
-        most = divide_up(a->pages.max_pages * PAGE_TOKENS, LATENT_TILE);
-    n = n < most ? n : most;
-    params->n_splits = !alone || p->tape.invariant || n < 1 ? 1 : n < MOST_SPLITS ? n : MOST_SPLITS;
+        most = a->pages.max_pages < LATENT_MOST_SPLITS ? a->pages.max_pages : LATENT_MOST_SPLITS;
+    params->n_splits = !alone || p->tape.invariant || n < 1 ? 1 : n < most ? n : most;
     if (params->n_splits > 1)
         p->private_bytes = (u64)rows * a->n_heads * params->n_splits * (LATENT_VALUE + 2) * 4;
     params->partial = p->private_at;
@@ -88,8 +87,10 @@ static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *param
                     params, sizeof *params);
     if (params->n_splits > 1)
         cuda_launch_add(p, "latent_merge",
-                        (struct cuda_shape){ { a->n_heads, rows, 1 }, LATENT_MERGE_THREADS, 0 }, params,
-                        sizeof *params);
+                        (struct cuda_shape){ { a->n_heads * (LATENT_VALUE / LATENT_MERGE_THREADS), rows, 1 },
+                                             LATENT_MERGE_THREADS,
+                                             0 },
+                        params, sizeof *params);
 }
 
 void cuda_plan_latent_attend(struct cuda_plan *p)
