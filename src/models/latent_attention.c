@@ -4,7 +4,6 @@
 #include "models/blocks.h"
 #include "ops/latent/latent.h"
 #include "ops/matmul/matmul.h"
-#include "ops/rmsnorm/rmsnorm.h"
 #include "ops/temper/temper.h"
 
 // Of the norms on latents: fixed in the reference implementations, whatever the model's own is, and in no
@@ -68,21 +67,26 @@ void latent_attention_factors(struct model *m)
     m->factors.attend = stretched * stretched / sqrtf((float)c->key);
 }
 
-// The queries of all heads, as they would be expanded.
-static struct tensor record_queries(struct tape *t, const struct model_stage *s,
-                                    const struct latent_weights *w, struct tensor in)
+// The queries of all heads, as they would be expanded; and what the token's key is made of, a product of the
+// same rows.
+static struct tensor record_queries(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                                    struct tensor kv)
 {
     const struct latent_config *c = s->model->own;
-    struct tensor q = tape_tensor(t, c->n_q, ROWS_STEP);
+    const struct latent_weights *w = stage_layer_own(s, l);
+    struct tensor q = tape_tensor(t, c->n_q, ROWS_STEP),
+                  first = w->q ? q : tape_tensor(t, c->q_latent, ROWS_STEP);
 
-    if (w->q) {
-        op_matmul(t, (struct matmul){ .out = q, .in = in, .w = w->q });
-        return q;
-    }
-    struct tensor latent = tape_tensor(t, c->q_latent, ROWS_STEP);
-    op_matmul(t, (struct matmul){ .out = latent, .in = in, .w = w->q_a });
-    op_rmsnorm(t, (struct rmsnorm){ .out = latent, .in = latent, .scale = w->q_a_norm, .eps = latent_eps });
-    op_matmul(t, (struct matmul){ .out = q, .in = latent, .w = w->q_b });
+    op_matmul_normed(t, (struct matmul_normed){ .out = first,
+                                                .more = kv,
+                                                .in = x,
+                                                .norm = stage_layer(s, l)->attn_norm,
+                                                .w = w->q ? w->q : w->q_a,
+                                                .v = w->kv_a,
+                                                .eps = s->model->factors.eps });
+    if (!w->q)
+        op_matmul_normed(t, (struct matmul_normed){
+                                .out = q, .in = first, .norm = w->q_a_norm, .w = w->q_b, .eps = latent_eps });
     return q;
 }
 
@@ -92,14 +96,11 @@ static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uin
 {
     const struct latent_config *c = s->model->own;
     const struct latent_weights *w = stage_layer_own(s, l);
-    struct tensor in = tape_tensor(t, x.n_cols, ROWS_STEP), kv = tape_tensor(t, c->n_kv, ROWS_STEP),
+    struct tensor kv = tape_tensor(t, c->n_kv, ROWS_STEP),
                   absorbed = tape_tensor(t, c->n_heads * c->n_kv, ROWS_STEP);
 
     tape_label(t, "layer%u.qkv", l);
-    op_rmsnorm(t,
-               (struct rmsnorm){
-                   .out = in, .in = x, .scale = stage_layer(s, l)->attn_norm, .eps = s->model->factors.eps });
-    op_matmul(t, (struct matmul){ .out = kv, .in = in, .w = w->kv_a });
+    struct tensor q = record_queries(t, s, l, x, kv);
     op_latent_store(t, (struct latent_store){ .in = kv,
                                               .norm = w->kv_a_norm,
                                               .angles = angles,
@@ -107,7 +108,7 @@ static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uin
                                               .pairs = s->model->pairs,
                                               .eps = latent_eps });
     op_latent_project(t, (struct latent_project){ .out = absorbed,
-                                                  .in = record_queries(t, s, w, in),
+                                                  .in = q,
                                                   .w = w->k_b,
                                                   .angles = angles,
                                                   .n_heads = c->n_heads,

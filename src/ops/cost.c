@@ -39,9 +39,9 @@ static double share_used(const struct stacks *s, uint32_t n_rows)
 
 static bool multiplies(uint32_t op)
 {
-    return op == OP_matmul || op == OP_matmul_activated || op == OP_qkv || op == OP_gate_up ||
-           op == OP_route || op == OP_latent_project || op == OP_experts_up || op == OP_experts_down ||
-           op == OP_moe || op == OP_lora;
+    return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_normed || op == OP_qkv ||
+           op == OP_gate_up || op == OP_route || op == OP_latent_project || op == OP_experts_up ||
+           op == OP_experts_down || op == OP_moe || op == OP_lora;
 }
 
 static void add_weight(struct cost *cost, const struct command *c, uint32_t operand, uint32_t n_rows)

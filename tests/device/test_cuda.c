@@ -22,6 +22,27 @@ static void products_of_every_format(void **state)
         }
 }
 
+static void products_of_normed_rows(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+            struct op_shape c = { .format = formats[f],
+                                  .other = (f + r) % 3 == 0   ? 0
+                                           : (f + r) % 3 == 1 ? formats[f]
+                                                              : formats[(f + r) % N_FORMATS],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = row_counts[r].most <= 16 ? 2048 : 768,
+                                  .n_out = f % 2 ? 38 : 154,
+                                  .exact = r % 5 == 1,
+                                  .invariant = r % 5 == 2,
+                                  .limit = r % 5 == 1 ? 1e-11 : 5e-4 };
+            compare("matmul_normed", &c, record_matmul_normed);
+        }
+}
+
 static void exact_products(void **state)
 {
     (void)state;
@@ -679,6 +700,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations),
         cmocka_unit_test(products_of_every_format),
+        cmocka_unit_test(products_of_normed_rows),
         cmocka_unit_test(exact_products),
         cmocka_unit_test(products_of_odd_widths),
         cmocka_unit_test(rows_of_many_and_of_long_products),

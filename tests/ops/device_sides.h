@@ -196,6 +196,21 @@ static inline void record_matmul(struct side *s, const struct op_shape *c)
                   .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
+// Two products where there is another format.
+static inline void record_matmul_normed(struct side *s, const struct op_shape *c)
+{
+    struct matmul_normed m = { .in = side_tensor(s, c->n_cols, ROWS_STEP),
+                               .norm = side_vector(s, c->n_cols),
+                               .w = side_weight(s, c->format, c->n_out, c->n_cols),
+                               .eps = 1e-5f };
+    if (c->other) {
+        m.v = side_weight(s, c->other, c->n_out + 6, c->n_cols);
+        m.more = side_tensor(s, c->n_out + 6, ROWS_STEP);
+    }
+    m.out = side_tensor(s, c->n_out, ROWS_STEP);
+    op_matmul_normed(s->tape, m);
+}
+
 static inline void record_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);

@@ -176,7 +176,8 @@ static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product, str
         for (; m < 3 && params->w[m].format == part.format && gemm_kernel_of(p, product, m) == part.kernel;
              m++)
             params->n_pairs += params->w[m].n_rows / 2;
-        launch_part(p, params, part);
+        if (params->n_pairs > 0) // v may be absent
+            launch_part(p, params, part);
         params->first_pair += params->n_pairs;
     }
 }

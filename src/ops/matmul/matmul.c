@@ -3,6 +3,7 @@
 #include "ops/activate/activate.h"
 #include "ops/lora/lora.h"
 #include "ops/ops.h"
+#include "ops/rmsnorm/rmsnorm.h"
 
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out)
 {
@@ -78,4 +79,45 @@ void op_matmul_activated(struct tape *t, struct matmul m, enum activation activa
     struct matmul_activated_args args = { .product = args_of(t, &m), .activation = activation };
     struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
     add_operands(t, tape_add(t, OP_matmul_activated, "matmul_activated", &args, sizeof args), &m, work);
+}
+
+static void record_normed_parts(struct tape *t, const struct matmul_normed *m)
+{
+    struct tensor n = tape_tensor(t, m->in.n_cols, ROWS_STEP);
+
+    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m->in, .scale = m->norm, .eps = m->eps });
+    if (m->v)
+        op_matmul(t, (struct matmul){ .out = m->more, .in = n, .w = m->v });
+    op_matmul(t, (struct matmul){ .out = m->out, .in = n, .w = m->w });
+}
+
+// Rows of two products are paired, so each has an even number.
+void op_matmul_normed(struct tape *t, struct matmul_normed m)
+{
+    bool adapted = m.w->lora || (m.v && m.v->lora),
+         paired = !m.v || (m.w->n_rows % 2 == 0 && m.v->n_rows % 2 == 0);
+
+    if (!matmul_fits(t, "matmul_normed", m.w, m.in.n_cols, m.out.n_cols) ||
+        (m.v && !matmul_fits(t, "matmul_normed", m.v, m.in.n_cols, m.more.n_cols)))
+        return;
+    if (m.norm->n_cols != m.in.n_cols) {
+        tape_fail(t, "matmul_normed: in has %u columns, norm %u; they must be equal", m.in.n_cols,
+                  m.norm->n_cols);
+        return;
+    }
+    if (!tape_fuses(t, OP_matmul_normed) || adapted || !paired) {
+        record_normed_parts(t, &m);
+        return;
+    }
+    struct matmul_normed_args args = { m.w->n_cols, m.w->n_rows,           m.v ? m.v->n_rows : 0,
+                                       m.eps,       tape_limits(t)->exact, { 0 } };
+    struct tensor work = tape_tensor(t, 2 * matmul_work_cols(m.w->n_cols), ROWS_STEP);
+    struct command *c = tape_add(t, OP_matmul_normed, "matmul_normed", &args, sizeof args);
+    tape_reads(t, c, m.in);
+    tape_reads_weight(t, c, m.norm);
+    tape_reads_weight(t, c, m.w);
+    tape_reads_weight(t, c, m.v);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, m.out);
+    tape_writes(t, c, m.more);
 }

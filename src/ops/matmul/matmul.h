@@ -33,6 +33,18 @@ struct matmul_activated_args {
 };
 STATIC_ASSERT(sizeof(struct matmul_activated_args) == 32);
 
+// matmul_normed: n = rmsnorm(in) * norm;  out = n W^T;  with `more`: more = n V^T. In parts, also where
+// adapters add to a product, rmsnorm and matmuls. W and V may have unlike formats.
+struct matmul_normed_args {
+    u32 n_cols, n_rows, n_more; // of W and V, of W, of V
+    f32 eps;
+    u32 exact;
+    u32 reserved[3];
+};
+STATIC_ASSERT(sizeof(struct matmul_normed_args) == 32);
+
+enum { NORMED_IN, NORMED_NORM, NORMED_W, NORMED_V, NORMED_WORK, NORMED_OUT, NORMED_MORE };
+
 #ifdef HOST_C
 #include "device/tape.h"
 #include "gemm/gemm.h"
@@ -49,6 +61,15 @@ void op_matmul(struct tape *t, struct matmul m);
 // Without that, for several products of the same rows, behind which one lora adds to all.
 void matmul_record_plain(struct tape *t, struct matmul m);
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
+
+struct matmul_normed {
+    struct tensor out, more;    // [rows, w rows], and [rows, v rows] or id 0
+    struct tensor in;           // [rows, w cols]
+    const struct weight *norm;  // [w cols] fp32
+    const struct weight *w, *v; // [w rows, w cols], and [v rows, w cols] or NULL
+    float eps;
+};
+void op_matmul_normed(struct tape *t, struct matmul_normed m);
 
 // Checks shared with the fused operations: false after tape_fail.
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out);

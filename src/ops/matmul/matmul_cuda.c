@@ -42,3 +42,30 @@ void cuda_plan_matmul_activated(struct cuda_plan *p)
     struct gemm_plan product = matmul_activated_gemm(p);
     gemm_launch(p, &product);
 }
+
+static struct gemm_plan normed_gemm(const struct cuda_plan *p)
+{
+    const struct matmul_normed_args *args = (const struct matmul_normed_args *)p->command->args;
+    bool two = args->n_more > 0;
+    return (struct gemm_plan){
+        .params = { .w = { weight_layout_of(p, NORMED_W), weight_layout_of(p, NORMED_V) },
+                    .out = { cuda_at(p, NORMED_OUT), two ? cuda_at(p, NORMED_MORE) : 0 },
+                    .in = cuda_at(p, NORMED_IN),
+                    .norm = cuda_at(p, NORMED_NORM),
+                    .out_stride = { args->n_rows, args->n_more },
+                    .n_cols = args->n_cols,
+                    .mode = two ? EPILOGUE_QKV : EPILOGUE_LINEAR, // that of q, k and v, without v
+                    .rows = ROWS_STEP,
+                    .eps = args->eps,
+                    .rope.pages.head_dim = 2 },
+        .work = cuda_at(p, NORMED_WORK),
+        .work_bytes = p->command->operands[NORMED_WORK].bytes,
+        .exact = args->exact,
+    };
+}
+
+void cuda_plan_matmul_normed(struct cuda_plan *p)
+{
+    struct gemm_plan product = normed_gemm(p);
+    gemm_launch(p, &product);
+}
