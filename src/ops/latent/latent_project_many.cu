@@ -62,12 +62,7 @@ static __device__ __forceinline__ void load_x(const struct latent_project_params
     for (u32 i = 0; i < ROWS / each; i++) {
         u32 row = at.first_row + i * each + threadIdx.x / (STEP / 4);
         const f32 *x = p.in + ((u64)row * a.n_heads + at.head) * width + k + c;
-        if (row >= n || k + c >= a.n_cols)
-            v[i] = make_float4(0, 0, 0, 0);
-        else if (width % 4 == 0)
-            v[i] = *(const float4 *)x;
-        else
-            v[i] = make_float4(x[0], x[1], x[2], x[3]);
+        v[i] = row < n && k + c < a.n_cols ? latent_load_four(x, width % 4 == 0) : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (u32 i = 0; i < ROWS / each; i++)

@@ -1,4 +1,4 @@
-// latent_rotate.cuh - the part of a query or key that rotates.
+// latent_rotate.cuh - the part of a query or key that rotates; four numbers of a row.
 #pragma once
 #include "device/cuda/kernel.cuh"
 #include "ops/latent/latent_cuda.h"
@@ -11,6 +11,11 @@ static __device__ __forceinline__ void latent_rotate_pair(const f32 *in, f32 *ou
 
     out[first] = x * cosine - y * sine;
     out[second] = y * cosine + x * sine;
+}
+
+static __device__ __forceinline__ float4 latent_load_four(const f32 *x, bool aligned)
+{
+    return aligned ? *(const float4 *)x : make_float4(x[0], x[1], x[2], x[3]);
 }
 
 // What lies behind each head's x: block `block` of the grid's last ones takes a head, a thread a pair of a
