@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "device/step.h"
 
-enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
+enum { TAPE_MAX_OPERANDS = 27, TAPE_ARGS_BYTES = 128 };
 enum { TAPE_ALL_GATHER = UINT16_MAX - 2, TAPE_ALL_REDUCE, TAPE_BORDER }; // commands that no device plays
 
 // Numbers that one command writes and later ones read: [rows, n_cols] fp32. Sealing chooses their memory,

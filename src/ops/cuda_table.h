@@ -2,7 +2,8 @@
 // cuda_plan_NAME.
 #pragma once
 #include "device/cuda/cuda.h"
-#include "gemm/cuda/gemm_params.h"
+#include "gemm/cuda/gemm_adapters.h"
+#include "ops/lora/lora.h"
 
 #define OP(name) void cuda_plan_##name(struct cuda_plan *p);
 #include "ops/ops.def"
@@ -17,6 +18,9 @@ bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
 // Does attention over all rows read and write packed rows? Can layernorm write them?
 bool attend_all_packs(const struct cuda_plan *p);
 bool layernorm_packs(const struct cuda_plan *p);
+
+// What adapters add to a command's products; operand: the first of theirs.
+struct gemm_adapters lora_adapters(const struct cuda_plan *p, u32 operand, const struct adapted_args *args);
 
 extern const struct tape_fusion cuda_fusions[]; // cuda_fusions.c
 

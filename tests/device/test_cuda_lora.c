@@ -12,10 +12,107 @@ static void sums_of_every_shape(void **state)
     }
 }
 
+static void compare_products(struct op_shape c)
+{
+    c.rows = c.most_rows = 1;
+    c.limit = 5e-4;
+    compare("matmul_adapted", &c, record_adapted_matmul);
+    c.limit = 5e-3; // an int8 error in a gate far below 0 counts in full
+    compare("gate_up_adapted", &c, record_adapted_gate_up);
+}
+
+// Sequences with every choice of adapters; ranks below, at and above what a thread takes at once; some with
+// many more ranks than blocks.
+static void products_of_one_row(void **state)
+{
+    static const uint32_t ranks[] = { 1, 15, 16, 33, 170 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t i = 0; i < 5; i++) {
+            struct op_shape c = { .format = formats[f],
+                                  .n_cols = 512,
+                                  .n_out = 151 + 300 * (i % 2),
+                                  .bias = f % 2,
+                                  .window = ranks[(f + i) % 5] + i };
+            compare_products(c);
+            c.other = QUANT_Q8_0;
+            c.n_out = 24;
+            compare_products(c);
+            c.exact = true;
+            compare_products(c);
+        }
+}
+
+static void products_of_one_row_and_odd_widths(void **state)
+{
+    static const uint32_t widths[] = { 1, 7, 24, 40, 100, 104, 416, 1056, 36000 };
+    static const enum quant plain[] = { QUANT_F32, QUANT_F16, QUANT_BF16 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 9; i++)
+        for (uint32_t f = 0; f < 3; f++)
+            compare_products(
+                (struct op_shape){ .format = plain[f], .n_cols = widths[i], .n_out = 19, .window = 16 + i });
+}
+
+static void products_of_one_row_and_real_sizes(void **state)
+{
+    static const uint32_t sizes[][2] = { { 576, 9000 },   { 1536, 577 },   { 4096, 14336 },
+                                         { 4096, 60000 }, { 14336, 4096 }, { 28672, 264 } };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_BF16, QUANT_Q2_K, QUANT_Q6_K };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t f = 0; f < 4; f++) {
+            struct op_shape c = { .format = kinds[f],
+                                  .rows = 1,
+                                  .most_rows = 1,
+                                  .n_cols = sizes[i][0],
+                                  .n_out = sizes[i][1],
+                                  .window = 16 + f % 3,
+                                  .head_norm = i == 1, // rows that want logits
+                                  .limit = 5e-4 };
+            if (c.n_cols % quant_info(c.format)->block_elements == 0)
+                compare("matmul_adapted", &c, record_adapted_matmul);
+        }
+}
+
+static void heads_of_one_row(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 24; i++) {
+        struct op_shape c = { .format = i % 2 ? QUANT_BF16 : QUANT_Q4_0,
+                              .other = i % 5 == 4 ? QUANT_Q6_K : 0,
+                              .rows = 1,
+                              .most_rows = 1,
+                              .n_cols = i % 3 ? 512 : 4096,
+                              .head_dim = i % 7 == 6 ? 48 : 64,
+                              .n_heads = 6,
+                              .n_kv_heads = 2,
+                              .past = 20,
+                              .bias = i % 4 == 1,
+                              .head_norm = i % 6 == 5,
+                              .pairs = i % 3 == 1 ? ROPE_HALVES : ROPE_ADJACENT,
+                              .window = 1 + 7 * i,
+                              .limit = 5e-4 };
+        c.k_format = c.v_format = i % 8 == 7 ? KV_Q8_0 : KV_F16;
+        compare("qkv_adapted", &c, record_adapted_qkv);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_every_shape),
+        cmocka_unit_test(products_of_one_row),
+        cmocka_unit_test(products_of_one_row_and_odd_widths),
+        cmocka_unit_test(products_of_one_row_and_real_sizes),
+        cmocka_unit_test(heads_of_one_row),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

@@ -139,9 +139,61 @@ static void products_with_adapters_are_recorded_in_parts(void **state)
     bench_close(&b);
 }
 
+// The plain loop of a product that takes its adapters along, and the parts' plain loops.
+static void compare_with_parts(const struct op_shape *c, record *recording, const char *name)
+{
+    struct err err = { 0 };
+    struct sides s = { .cpu = cpu_open(&(struct cpu_options){ .plain = true, .table = &cpu_table }, &err) };
+    struct device *parts =
+        cpu_open(&(struct cpu_options){ .plain = true, .parts = true, .table = &cpu_table }, &err);
+    size_t n;
+
+    side_open(&s.plain, s.cpu, c, recording);
+    side_open(&s.fast, parts, c, recording);
+    assert_int_equal(tape_n_commands(s.plain.tape), 1);
+    assert_string_equal(tape_command(s.plain.tape, 0)->name, name);
+    assert_true(tape_n_commands(s.fast.tape) > 1);
+    assert_ok(tape_play(s.plain.tape, &s.plain.step, &err), &err);
+    assert_ok(tape_play(s.fast.tape, &s.fast.step, &err), &err);
+    const struct buffer *out = &s.plain.buffers[s.plain.n_buffers - 1];
+    n = out->bytes / sizeof(float);
+    assert_true(bench_error(s.fast.buffers[s.fast.n_buffers - 1].host, out->host, n) <= 1e-11);
+    for (int v = 0; v < 2 && s.plain.pages.k; v++)
+        assert_true(pages_difference(&s, v) <= 1e-6); // of fp16
+    side_close(&s.plain);
+    side_close(&s.fast);
+    device_close(parts);
+    device_close(s.cpu);
+}
+
+static void one_command_gives_what_the_parts_give(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct op_shape c = { .format = QUANT_Q8_0,
+                              .rows = 1,
+                              .most_rows = 1,
+                              .n_cols = 96,
+                              .n_out = 33,
+                              .head_dim = 16,
+                              .n_heads = 4,
+                              .n_kv_heads = 2,
+                              .past = 5,
+                              .bias = i % 2,
+                              .k_format = KV_F16,
+                              .v_format = KV_F16,
+                              .window = 1 + 3 * i };
+        compare_with_parts(&c, record_adapted_qkv, "qkv_adapted");
+        compare_with_parts(&c, record_adapted_gate_up, "gate_up_adapted");
+        c.head_norm = i > 5; // rows that want logits
+        compare_with_parts(&c, record_adapted_matmul, "matmul_adapted");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_command_gives_what_the_parts_give),
         cmocka_unit_test(vector_kernels_give_what_the_plain_loops_give),
         cmocka_unit_test(a_row_is_the_same_alone_and_in_company),
         cmocka_unit_test(products_with_adapters_are_recorded_in_parts),

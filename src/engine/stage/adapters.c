@@ -7,7 +7,6 @@
 #include "engine/stage/stage.h"
 #include "models/split/model_part.h"
 #include "ops/lora/lora.h"
-#include "ops/ops.h"
 
 static const char DEFAULT_NAME[] = "adapter";
 
@@ -333,7 +332,7 @@ static bool is_recorded(const struct tape *t, const struct lora_weight *w)
 {
     for (uint32_t i = 0; i < tape_n_commands(t); i++) {
         const struct command *c = tape_command(t, i);
-        for (uint32_t k = LORA_A; c->op == OP_lora && k < c->n_operands; k += LORA_OPERANDS)
+        for (uint32_t k = 0; k < c->n_operands; k++)
             if (c->operands[k].weight == &w->a)
                 return true;
     }

@@ -11,6 +11,11 @@ const gemm_kernel_names gemv_pipeline_alone = { QUANT_HALF_FORMATS(KERNEL, gemv_
                                                     QUANT_BLOCK_FORMATS(KERNEL, gemv_pipeline_alone) };
 const gemm_kernel_names gemv_pipeline_wide = { [QUANT_Q2_K] = "gemv_pipeline_wide_q2_k" };
 const gemm_kernel_names gemv_pipeline_long = { QUANT_HALF_FORMATS(KERNEL, gemv_pipeline_long) };
+const gemm_kernel_names gemv_pipeline_adapted = { QUANT_HALF_FORMATS(KERNEL, gemv_pipeline_adapted)
+                                                      QUANT_BLOCK_FORMATS(KERNEL, gemv_pipeline_adapted) };
+const gemm_kernel_names gemv_pipeline_adapted_wide = { [QUANT_Q2_K] = "gemv_pipeline_adapted_wide_q2_k" };
+const gemm_kernel_names gemv_pipeline_adapted_long = { QUANT_HALF_FORMATS(KERNEL,
+                                                                          gemv_pipeline_adapted_long) };
 const gemm_kernel_names gemm_int8 = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8) };
 const gemm_kernel_names gemm_int8_packed = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8_packed) };
 const gemm_kernel_names gemm_int8_gated = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8_gated) };

@@ -145,8 +145,11 @@ static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct 
         cuda_launch_add(p, gemm_many[part.format], shape, params, sizeof *params);
 }
 
-static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
+static void launch_part(struct cuda_plan *p, struct adapted_params *adapted, struct gemm_part part)
 {
+    struct gemm_params *params = &adapted->product;
+
+    CHECK(!adapted->adapters.scales || part.kernel <= KERNEL_GEMV_EXACT);
     switch (part.kernel) {
     case KERNEL_GEMM_TMA: // gemm_tma in gemm_hopper.cu, and gemm_cluster.cu
         gemm_tma_launch(p, params, part);
@@ -161,44 +164,58 @@ static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct 
         launch_many(p, params, part);
         break;
     default: // gemv_pipeline.cu, or gemv.cu
-        gemm_pipeline_launch(p, params, part);
+        gemm_pipeline_launch(p, adapted, part);
     }
 }
 
 // q, k and v follow each other in the list of pairs; neighbours in one format share a launch.
-static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product, struct gemm_params *params)
+static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product, struct adapted_params *adapted)
 {
+    struct gemm_params *params = &adapted->product;
+    const struct gemm_adapters all = adapted->adapters;
+
     params->first_pair = 0;
     for (u32 m = 0; m < 3;) {
+        u32 first = m;
         struct gemm_part part = { params->w[m].format, gemm_max_rows(p, params),
                                   gemm_kernel_of(p, product, m) };
         params->n_pairs = 0;
         for (; m < 3 && params->w[m].format == part.format && gemm_kernel_of(p, product, m) == part.kernel;
              m++)
             params->n_pairs += params->w[m].n_rows / 2;
+        for (u32 i = 0; i < 3; i++)
+            adapted->adapters.n_ranks[i] = i < first || i >= m ? 0 : all.n_ranks[i];
         if (params->n_pairs > 0) // v may be absent
-            launch_part(p, params, part);
+            launch_part(p, adapted, part);
         params->first_pair += params->n_pairs;
     }
 }
 
-void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product)
+void gemm_launch_adapted(struct cuda_plan *p, const struct gemm_plan *product,
+                         const struct gemm_adapters *adapters)
 {
-    struct gemm_params params = product->params;
-    u32 max_rows = gemm_max_rows(p, &params);
+    struct adapted_params adapted = { product->params, *adapters };
+    struct gemm_params *params = &adapted.product;
+    u32 max_rows = gemm_max_rows(p, params);
 
-    params.packed_cols = divide_up(params.n_cols, 128) * 128;
-    params.n_pairs = params.mode == EPILOGUE_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
-    if (params.mode >= EPILOGUE_ROPE_STORE)
-        params.n_pairs += params.w[1].n_rows / 2 + params.w[2].n_rows / 2;
+    params->packed_cols = divide_up(params->n_cols, 128) * 128;
+    params->n_pairs =
+        params->mode == EPILOGUE_GATED ? params->w[0].n_rows : divide_up(params->w[0].n_rows, 2);
+    if (params->mode >= EPILOGUE_ROPE_STORE)
+        params->n_pairs += params->w[1].n_rows / 2 + params->w[2].n_rows / 2;
     if (gemm_wants_vendor(p, product)) {
-        gemm_vendor_launch(p, &params, gemm_n_matrices(&params), max_rows);
+        gemm_vendor_launch(p, params, gemm_n_matrices(params), max_rows);
         return;
     }
-    gemm_packing_launch(p, product, &params);
-    if (params.mode >= EPILOGUE_ROPE_STORE)
-        launch_qkv(p, product, &params);
+    gemm_packing_launch(p, product, params);
+    if (params->mode >= EPILOGUE_ROPE_STORE)
+        launch_qkv(p, product, &adapted);
     else
-        launch_part(p, &params,
-                    (struct gemm_part){ params.w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
+        launch_part(p, &adapted,
+                    (struct gemm_part){ params->w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
+}
+
+void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product)
+{
+    gemm_launch_adapted(p, product, &(struct gemm_adapters){ 0 });
 }

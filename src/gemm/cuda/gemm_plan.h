@@ -4,6 +4,7 @@
 #pragma once
 #include "base/divide.h"
 #include "device/fuse.h"
+#include "gemm/cuda/gemm_adapters.h"
 #include "gemm/cuda/gemm_kernels.h"
 #include "gemm/cuda/gemm_params.h"
 
@@ -39,7 +40,7 @@ void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, s
 // packed.
 bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
-void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
+void gemm_pipeline_launch(struct cuda_plan *p, struct adapted_params *params, struct gemm_part part);
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 
 // plan_wgmma.c: whether TMA can copy matrix m in tiles; whether gemm_hopper supports such weights.

@@ -14,6 +14,7 @@
 // first weights into the L2 cache; prefetching later ones, or fewer warps with more registers, is slower
 // (measured: bench/results/2026-11-22-h200-kernel-choices.md). The order of a sum depends on n_cols, the
 // format and `lanes` alone.
+#include "gemm/cuda/gemm_adapters.cuh"
 #include "gemm/cuda/row_int8.cuh"
 #include "gemm/cuda/row_plain.cuh"
 
@@ -162,11 +163,31 @@ static __device__ __forceinline__ void finish(const struct gemm_params &p, const
         pair_epilogue_store(p, r, row, in, make_float2(mine, other), p.mode);
 }
 
-// Walks the block's pairs; DOT gives a pair's two sums.
-template <typename Dot>
-static __device__ __forceinline__ void tile_scheduler(const struct gemm_params &p, u32 row, f32 factor,
-                                                      Dot dot)
+// h of all ranks, where there are adapters: called by the whole block, which has one row then.
+static __device__ __forceinline__ void find_adapters(const struct adapted_params &p, f32 *h)
 {
+    if (!p.adapters.shared_bytes)
+        return;
+    if (threadIdx.x < ADAPTER_THREADS) {
+        struct adapter_unit unit = adapter_unit_at(p, min(blockIdx.x, adapter_units(p) - 1));
+        struct adapter_fours<1> fours;
+        fours.load(p, unit, unit.first, threadIdx.x);
+        adapter_publish(p, threadIdx.x, unit, fours);
+        adapter_collect(p, threadIdx.x, h);
+        if (threadIdx.x < 32)
+            adapter_leave(p, threadIdx.x);
+    }
+    __syncthreads();
+}
+
+// Walks the block's pairs; DOT gives a pair's two sums. h: room for what adapters have, in shared memory.
+template <typename Dot>
+static __device__ __forceinline__ void tile_scheduler(const struct adapted_params &adapted, u32 row,
+                                                      f32 factor, f32 *h, Dot dot)
+{
+    const struct gemm_params &p = adapted.product;
+
+    find_adapters(adapted, h);
     struct tasks t = tasks_of(p);
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
     struct lane_span s = { lane % p.lanes, p.lanes };
@@ -179,12 +200,19 @@ static __device__ __forceinline__ void tile_scheduler(const struct gemm_params &
         struct pair_inputs in = {};
         if (writes)
             in = pair_load(p, r, row, p.mode);
+        if (writes && adapted.adapters.shared_bytes) {
+            struct adapter_rows<1> rows;
+            rows.load(adapted, r, 0);
+            float2 added = adapter_sums(adapted, r, h, rows);
+            sum = make_float2(sum.x + added.x, sum.y + added.y);
+        }
         finish(p, r, row, make_float2(sum.x * factor, sum.y * factor), in, { writes ? 0 : ~0u, s.lanes });
     }
 }
 
-template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct gemm_params &p)
+template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct adapted_params &adapted)
 {
+    const struct gemm_params &p = adapted.product;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
     struct row_int8 x = row_int8_at(shared, p.n_cols / 32);
@@ -195,15 +223,15 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct g
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = quantise_row(p, row, room, x);
-    tile_scheduler(p, row, factor,
+    tile_scheduler(adapted, row, factor, (f32 *)(x.scale + p.n_cols / 32),
                    [&](const struct pair &r, struct lane_span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
-#define GEMV_INT8(NAME, name, with)                                    \
-    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)    \
-        gemv_int8_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                  \
-        gemv_int8<QUANT_##NAME>(p);                                    \
+#define GEMV_INT8(NAME, name, with)                                       \
+    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)       \
+        gemv_int8_##name(const __grid_constant__ struct adapted_params p) \
+    {                                                                     \
+        gemv_int8<QUANT_##NAME>(p);                                       \
     }
 QUANT_BLOCK_FORMATS(GEMV_INT8, )
 
@@ -211,6 +239,11 @@ QUANT_BLOCK_FORMATS(GEMV_INT8, )
 static __device__ __forceinline__ u32 padded(u32 column)
 {
     return column / 32 * 36 + column % 32;
+}
+
+static __device__ __forceinline__ u32 padded_row(u32 n_cols)
+{
+    return (n_cols + 31) / 32 * 36;
 }
 
 // Eight 16-bit numbers of a row.
@@ -288,8 +321,9 @@ static __device__ __forceinline__ f32 fill_row(const struct gemm_params &p, u32 
 }
 
 extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
-    gemv_plain(const __grid_constant__ struct gemm_params p)
+    gemv_plain(const __grid_constant__ struct adapted_params adapted)
 {
+    const struct gemm_params &p = adapted.product;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
     struct tasks t = tasks_of(p);
@@ -301,13 +335,14 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor,
+    tile_scheduler(adapted, row, factor, x + padded_row(p.n_cols),
                    [&](const struct pair &r, struct lane_span s) { return dot_pair_plain(p, r, x, s); });
 }
 
 extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
-    gemv_exact(const __grid_constant__ struct gemm_params p)
+    gemv_exact(const __grid_constant__ struct adapted_params adapted)
 {
+    const struct gemm_params &p = adapted.product;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
     f32 *x = (f32 *)shared;
@@ -317,8 +352,9 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) {
-        f32 first = dot_row_quantised<36>(p.w[r.matrix[0]], r.row[0], x, s);
-        return make_float2(first, dot_row_quantised<36>(p.w[r.matrix[1]], r.row[1], x, s));
-    });
+    tile_scheduler(adapted, row, factor, x + padded_row(p.n_cols),
+                   [&](const struct pair &r, struct lane_span s) {
+                       f32 first = dot_row_quantised<36>(p.w[r.matrix[0]], r.row[0], x, s);
+                       return make_float2(first, dot_row_quantised<36>(p.w[r.matrix[1]], r.row[1], x, s));
+                   });
 }

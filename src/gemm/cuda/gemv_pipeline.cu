@@ -16,7 +16,8 @@
 // sum depends on n_cols, the format and `lanes` alone. Kernels: gemv_pipeline (registers for two blocks an
 // SM: the next launch fills its stages beside this one), _alone (for one), _wide (lanes with any number of
 // blocks), _long (16-bit rows that do not fit beside a stage: a stage is a part of a pair, the row lies in
-// registers).
+// registers). Where adapters add to the product (adapted_...), four more warps find what they add meanwhile.
+#include "gemm/cuda/gemm_adapters.cuh"
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"
@@ -28,6 +29,11 @@ enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 static __device__ __forceinline__ void sync_consumers()
 {
     asm volatile("bar.sync 1, 512;" ::: "memory"); // CONSUMER_THREADS
+}
+
+static __device__ __forceinline__ void sync_with_adapters()
+{
+    asm volatile("bar.sync 2, 608;" ::: "memory"); // CONSUMER_THREADS + ADAPTER_THREADS
 }
 
 static __device__ __forceinline__ u32 pairs_of_a_stage(const struct gemm_params &p)
@@ -346,11 +352,26 @@ static __device__ __forceinline__ void pack_row(const struct gemm_params &p, For
     sync_consumers();
 }
 
-struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the
-                         // stages
+struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], what
+                         // adapters add [pair] and their h [rank], the stages
     f32 *sums;
+    float2 *added;
+    f32 *h;
     u32 stages;
 };
+static __device__ __forceinline__ struct pipeline_places places_of(const struct gemm_params &p, u32 row_bytes,
+                                                                   u32 sums_bytes, u32 adapters_bytes)
+{
+    extern __shared__ __align__(128) u8 pipeline_shared[];
+    u32 added = (row_bytes + sums_bytes + 7) / 8 * 8;
+    struct pipeline_places at;
+
+    at.sums = (f32 *)(pipeline_shared + row_bytes);
+    at.added = (float2 *)(pipeline_shared + added);
+    at.h = (f32 *)(at.added + p.pipeline.most_pairs);
+    at.stages = (row_bytes + sums_bytes + adapters_bytes + 127) / 128 * 128;
+    return at;
+}
 
 // The producer warp. Stages before `prefetched` are requested before the block's inputs are there, the others
 // after the row's loads; for a small matrix even before the block's first barrier.
@@ -481,17 +502,20 @@ static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct ge
 }
 
 // One thread runs a pair's epilogue. first, inputs: the ones of its first pair.
-static __device__ __forceinline__ void epilogue_pairs(const struct gemm_params &p,
-                                                      const struct pipeline_places &at,
-                                                      const struct pipeline_state &state,
-                                                      const struct tasks &t, const struct pair &first,
-                                                      const struct pair_inputs &inputs)
+template <bool ADAPTED>
+static __device__ __forceinline__ void
+epilogue_pairs(const struct gemm_params &p, const struct pipeline_places &at,
+               const struct pipeline_state &state, const struct tasks &t, const struct pair &first,
+               const struct pair_inputs &inputs)
 {
     u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
     struct pair r = first;
     struct pair_inputs in = inputs;
 
-    sync_consumers();
+    if (ADAPTED)
+        sync_with_adapters();
+    else
+        sync_consumers();
     f32 factor = p.norm ? state.factor : 1;
     for (u32 pair = t.first + threadIdx.x; pair < t.end; pair += CONSUMER_THREADS) {
         const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
@@ -500,6 +524,10 @@ static __device__ __forceinline__ void epilogue_pairs(const struct gemm_params &
         for (u32 w = 0; w < warps; w++) {
             sum.x += sums[w];
             sum.y += sums[warps + w];
+        }
+        if (ADAPTED) {
+            float2 added = at.added[pair - t.first];
+            sum = make_float2(sum.x + added.x, sum.y + added.y);
         }
         if (pair >= t.first + CONSUMER_THREADS) {
             r = pair_find(p, pair, p.mode);
@@ -521,7 +549,7 @@ static __device__ __forceinline__ void find_factor(const struct gemm_params &p, 
 
 // The consumer warps. A warp skips what it has no part in: the launch that runs beside this one is the one
 // that all wait for.
-template <u32 F, bool ALONE, typename Form>
+template <u32 F, bool ALONE, bool ADAPTED, typename Form>
 static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct pipeline_places &at,
                                                struct pipeline_state &state, const struct tasks &t)
 {
@@ -551,24 +579,66 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
     consume_stages<F, ALONE>(p, form, at, state, t);
-    epilogue_pairs(p, at, state, t, ends, inputs);
+    epilogue_pairs<ADAPTED>(p, at, state, t, ends, inputs);
 }
 
-template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p, u32 row_bytes)
+// Never called.
+static __device__ __forceinline__ void adapt(const struct gemm_params &, const struct pipeline_places &,
+                                             const struct tasks &)
 {
-    extern __shared__ __align__(128) u8 pipeline_shared[];
+}
+// The warps behind the producer: see gemm_adapters.cuh.
+static __device__ __forceinline__ void adapt(const struct adapted_params &p, const struct pipeline_places &at,
+                                             const struct tasks &t)
+{
+    u32 mode = p.product.mode;
+    u32 thread = threadIdx.x - GEMV_PIPELINE_THREADS;
+    struct adapter_unit unit = adapter_unit_at(p, min(blockIdx.x, adapter_units(p) - 1));
+    struct adapter_fours<6> fours;
+    struct adapter_rows<16> rows = {
+    };
+    struct pair r = pair_find(p.product, min(t.first + thread, t.end - 1), mode);
+    bool any = any_adapter(p);
+
+    fours.load(p, unit, unit.first, thread);
+    __syncthreads(); // the barriers are initialised
+    wait_before_next();
+    if (n_rows_of(p.product.step, p.product.rows) == 0)
+        return;
+    adapter_publish(p, thread, unit, fours);
+    if (any && t.first + thread < t.end)
+        rows.load(p, r, 0);
+    adapter_collect(p, thread, at.h);
+    for (u32 pair = t.first + thread; pair < t.end; pair += ADAPTER_THREADS) {
+        if (pair >= t.first + ADAPTER_THREADS) {
+            r = pair_find(p.product, pair, mode);
+            rows.load(p, r, 0);
+        }
+        at.added[pair - t.first] = adapter_sums(p, r, at.h, rows);
+    }
+    sync_with_adapters();
+    if (thread < 32)
+        adapter_leave(p, thread);
+}
+
+template <u32 F, bool ALONE, typename Form, typename Params>
+static __device__ __forceinline__ void gemv_pipeline(const Params &params, u32 row_bytes)
+{
+    constexpr bool ADAPTED = has_adapters<Params>;
+    const struct gemm_params &p = product_of(params);
     __shared__ struct pipeline_state state;
     struct tasks t = pipeline_tasks_of(p);
-    struct pipeline_places at = { (f32 *)(pipeline_shared + row_bytes), 0 };
+    struct pipeline_places at = places_of(
+        p, row_bytes, p.pipeline.most_pairs * 2 * 4 << p.pipeline.lanes_log2 >> 5, adapters_bytes(params));
 
-    at.stages = (row_bytes + (p.pipeline.most_pairs * 2 * 4 << p.pipeline.lanes_log2 >> 5) + 127) / 128 * 128;
     if (!ALONE)
         let_next_begin(); // the next launch fills its stages where there is room
     if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, ALONE, 1>(p, at, state, t);
+    else if (ADAPTED && threadIdx.x / 32 > CONSUMER_WARPS)
+        adapt(params, at, t);
     else
-        consume<F, ALONE, Form>(p, at, state, t);
+        consume<F, ALONE, ADAPTED, Form>(p, at, state, t);
 }
 
 // Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is
@@ -640,7 +710,7 @@ multiply_long(const struct gemm_params &p, const struct long_row<F> &row, const 
     }
 }
 
-template <u32 F>
+template <u32 F, bool ADAPTED>
 static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
                                                     const struct pipeline_places &at,
                                                     struct pipeline_state &state, const struct tasks &t)
@@ -660,43 +730,54 @@ static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
         find_factor(p, state);
     multiply_long<F>(p, row, at, state, t);
     struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
-    epilogue_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
+    epilogue_pairs<ADAPTED>(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
 }
 
-template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const struct gemm_params &p)
+template <u32 F, typename Params>
+static __device__ __forceinline__ void gemv_pipeline_long(const Params &params)
 {
-    extern __shared__ __align__(128) u8 pipeline_shared[];
+    constexpr bool ADAPTED = has_adapters<Params>;
+    const struct gemm_params &p = product_of(params);
     __shared__ struct pipeline_state state;
     struct tasks t = pipeline_tasks_of(p);
-    struct pipeline_places at = { (f32 *)pipeline_shared,
-                                  (p.pipeline.most_pairs * 2 * 4 * CONSUMER_WARPS + 127) / 128 * 128 };
+    struct pipeline_places at =
+        places_of(p, 0, p.pipeline.most_pairs * 2 * 4 * CONSUMER_WARPS, adapters_bytes(params));
 
     if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, true, LONG_PARTS>(p, at, state, { t.first * LONG_PARTS, t.end * LONG_PARTS });
+    else if (ADAPTED && threadIdx.x / 32 > CONSUMER_WARPS)
+        adapt(params, at, t);
     else
-        consume_long<F>(p, at, state, t);
+        consume_long<F, ADAPTED>(p, at, state, t);
 }
-#define GEMV_PIPELINE_LONG(NAME, name, with)                                    \
-    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, 1)      \
-        gemv_pipeline_long_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                           \
-        gemv_pipeline_long<QUANT_##NAME>(p);                                    \
-    }
-QUANT_HALF_FORMATS(GEMV_PIPELINE_LONG, )
 
 // Two blocks share an SM; the kernels `alone`, of which one fits, have registers for more of a row.
-#define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                             \
-    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2) \
-        gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)             \
-    {                                                                                  \
-        gemv_pipeline<F, ALONE, FORM<F>>(p, ROW_BYTES);                                \
+#define GEMV_PIPELINE_KERNEL(name, PARAMS, THREADS, BLOCKS, BODY)     \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)     \
+        gemv_pipeline_##name(const __grid_constant__ struct PARAMS p) \
+    {                                                                 \
+        BODY;                                                         \
     }
-#define GEMV_PIPELINE(name, F, FORM, ROW_BYTES)        \
-    GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, false) \
-    GEMV_PIPELINE_ONE(alone_##name, F, FORM, ROW_BYTES, true)
-#define GEMV_PIPELINE_16(NAME, name, with)   GEMV_PIPELINE(name, QUANT_##NAME, form_16, p.n_cols * 4)
-#define GEMV_PIPELINE_INT8(NAME, name, with) GEMV_PIPELINE(name, QUANT_##NAME, form_int8, p.n_cols / 32 * 44)
-GEMV_PIPELINE_ONE(wide_q2_k, QUANT_Q2_K, form_wide, p.n_cols / 32 * 44, true)
+#define GEMV_PIPELINE_TWO(name, BODY) GEMV_PIPELINE_KERNEL(name, gemm_params, GEMV_PIPELINE_THREADS, 2, BODY)
+#define GEMV_PIPELINE_ALONE(name, BODY) \
+    GEMV_PIPELINE_KERNEL(name, gemm_params, GEMV_PIPELINE_THREADS, 1, BODY)
+#define GEMV_PIPELINE_ADAPTED(name, BODY) \
+    GEMV_PIPELINE_KERNEL(name, adapted_params, GEMV_PIPELINE_THREADS + ADAPTER_THREADS, 1, BODY)
+
+#define INT8_ROW(p) (product_of(p).n_cols / 32 * 44)
+#define F32_ROW(p)  (product_of(p).n_cols * 4)
+#define GEMV_PIPELINE(name, F, FORM, ROW)                                           \
+    GEMV_PIPELINE_TWO(name, (gemv_pipeline<F, false, FORM<F>>(p, ROW(p))))          \
+    GEMV_PIPELINE_ALONE(alone_##name, (gemv_pipeline<F, true, FORM<F>>(p, ROW(p)))) \
+    GEMV_PIPELINE_ADAPTED(adapted_##name, (gemv_pipeline<F, true, FORM<F>>(p, ROW(p))))
+#define GEMV_PIPELINE_16(NAME, name, with)                                  \
+    GEMV_PIPELINE(name, QUANT_##NAME, form_16, F32_ROW)                     \
+    GEMV_PIPELINE_ALONE(long_##name, (gemv_pipeline_long<QUANT_##NAME>(p))) \
+    GEMV_PIPELINE_ADAPTED(adapted_long_##name, (gemv_pipeline_long<QUANT_##NAME>(p)))
+#define GEMV_PIPELINE_INT8(NAME, name, with) GEMV_PIPELINE(name, QUANT_##NAME, form_int8, INT8_ROW)
+GEMV_PIPELINE_ALONE(wide_q2_k, (gemv_pipeline<QUANT_Q2_K, true, form_wide<QUANT_Q2_K>>(p, INT8_ROW(p))))
+GEMV_PIPELINE_ADAPTED(adapted_wide_q2_k,
+                      (gemv_pipeline<QUANT_Q2_K, true, form_wide<QUANT_Q2_K>>(p, INT8_ROW(p))))
 QUANT_HALF_FORMATS(GEMV_PIPELINE_16, )
 QUANT_BLOCK_FORMATS(GEMV_PIPELINE_INT8, )
 #endif

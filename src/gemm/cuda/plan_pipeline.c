@@ -40,19 +40,40 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
 
 // One block of gemv_pipeline per SM: two do not fit, or rows are so long that more registers are worth more
 // than filling stages beside the launch before.
-static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
+static bool runs_alone(const struct cuda_plan *p, const struct adapted_params *params, u32 shared)
 {
-    return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
+    return params->product.n_cols >= LEAST_ALONE_COLS || params->adapters.shared_bytes ||
+           2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
+}
+
+// Divides what adapters add among the blocks: a power of two of them shares a rank's columns.
+static void plan_adapters(struct cuda_plan *p, struct adapted_params *params, u32 grid)
+{
+    struct gemm_adapters *a = &params->adapters;
+    u32 n_ranks = adapter_first_rank(a, 3), most_pairs = divide_up(params->product.n_pairs, grid);
+
+    a->shared_bytes = 0;
+    if (n_ranks == 0)
+        return;
+    for (a->shares_log2 = 0; a->shares_log2 < 5 && n_ranks << (a->shares_log2 + 1) <= grid;)
+        a->shares_log2++;
+    a->share_cols = divide_up(params->product.n_cols, 4u << a->shares_log2) * 4;
+    a->shared_bytes = divide_up(n_ranks, 2) * 8 + most_pairs * 8 + 8;
+    a->left = p->counters_at;
+    a->words = p->counters_at + 8;
+    u64 bytes = 8 + ((u64)n_ranks << a->shares_log2) * 8;
+    p->counters_bytes = bytes > p->counters_bytes ? bytes : p->counters_bytes;
 }
 
 // Stages for `rounds`: all of a block's, or as many as fit. Returns the bytes of shared memory; 0: fewer than
 // two stages fit.
-static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u32 format, u32 rounds)
+static u32 plan_stages(const struct cuda_plan *p, struct adapted_params *params, u32 format, u32 rounds)
 {
-    struct gemm_pipeline *pipeline = &params->pipeline;
-    u32 each = rounds * CONSUMER_THREADS >> pipeline->lanes_log2, n_cols = params->n_cols;
+    struct gemm_pipeline *pipeline = &params->product.pipeline;
+    u32 each = rounds * CONSUMER_THREADS >> pipeline->lanes_log2, n_cols = params->product.n_cols;
     u32 row = format <= QUANT_BF16 ? n_cols * 4 : n_cols / 32 * 44,
-        before = divide_up(row + (pipeline->most_pairs * 8 << pipeline->lanes_log2 >> 5), 128) * 128;
+        sums = pipeline->most_pairs * 8 << pipeline->lanes_log2 >> 5,
+        before = divide_up(row + sums + params->adapters.shared_bytes, 128) * 128;
     u32 room = p->device.shared_bytes, n_stages = divide_up(pipeline->most_pairs, each), depth;
 
     pipeline->rounds = rounds;
@@ -68,10 +89,10 @@ static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u3
 // Lanes that share a pair: as few as keep a stage within GEMV_STAGE and give a lane at most two blocks. Where
 // rows are short and stages many, a warp takes two pairs at a time, with more work between two waits. Returns
 // the bytes of shared memory, or 0.
-static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u32 format)
+static u32 plan_blocks(const struct cuda_plan *p, struct adapted_params *params, u32 format)
 {
-    struct gemm_pipeline *pipeline = &params->pipeline;
-    u32 plain = format <= QUANT_BF16, n_cols = params->n_cols, log2 = 5, shared = 0;
+    struct gemm_pipeline *pipeline = &params->product.pipeline;
+    u32 plain = format <= QUANT_BF16, n_cols = params->product.n_cols, log2 = 5, shared = 0;
 
     while (log2 < 9 && (stage_bytes(format, n_cols, 2 * CONSUMER_THREADS >> log2) > GEMV_STAGE ||
                         (!plain && 64u << log2 < n_cols)))
@@ -83,33 +104,33 @@ static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u3
     if (gemv_takes_two_rounds(format) && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
         stage_bytes(format, n_cols, 2 * doubled) <= GEMV_STAGE)
         shared = plan_stages(p, params, format, 2);
-    return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
+    return runs_alone(p, params, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
 }
 
 // Q2_K, where two blocks a lane would leave many lanes idle: as few lanes as keep a stage within WIDE_STAGE.
-static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 format)
+static u32 plan_wide(const struct cuda_plan *p, struct adapted_params *params, u32 format)
 {
-    u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
+    u32 n_blocks = params->product.n_cols / 32, lanes = 32, log2 = 5;
 
     while (2 * lanes < n_blocks)
         lanes *= 2;
-    if (format != QUANT_Q2_K || params->n_cols < LEAST_ALONE_COLS || n_blocks * 10 >= 2 * lanes * 9)
+    if (format != QUANT_Q2_K || params->product.n_cols < LEAST_ALONE_COLS || n_blocks * 10 >= 2 * lanes * 9)
         return 0;
-    while (log2 < 9 && stage_bytes(format, params->n_cols, 2 * CONSUMER_THREADS >> log2) > WIDE_STAGE)
+    while (log2 < 9 && stage_bytes(format, params->product.n_cols, 2 * CONSUMER_THREADS >> log2) > WIDE_STAGE)
         log2++;
-    params->pipeline.lanes_log2 = log2;
+    params->product.pipeline.lanes_log2 = log2;
     u32 each = CONSUMER_THREADS >> log2;
-    return params->pipeline.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
+    return params->product.pipeline.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
 }
 
 // Plans stages that are a part of a pair.
-static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
+static u32 plan_long(const struct cuda_plan *p, struct adapted_params *params)
 {
-    struct gemm_pipeline *pipeline = &params->pipeline;
-    u32 sums = divide_up(pipeline->most_pairs * 2 * 4 * CONSUMER_THREADS / 32, 128) * 128,
-        room = p->device.shared_bytes;
+    struct gemm_pipeline *pipeline = &params->product.pipeline;
+    u32 bytes = pipeline->most_pairs * 2 * 4 * CONSUMER_THREADS / 32 + params->adapters.shared_bytes,
+        sums = divide_up(bytes, 128) * 128, room = p->device.shared_bytes;
 
-    pipeline->stage_bytes = divide_up(2 * long_part_eights(params->n_cols) * 16, 128) * 128;
+    pipeline->stage_bytes = divide_up(2 * long_part_eights(params->product.n_cols) * 16, 128) * 128;
     pipeline->depth = sums < room ? (room - sums) / pipeline->stage_bytes : 0;
     pipeline->depth = pipeline->depth < PIPELINE_STAGES ? pipeline->depth : PIPELINE_STAGES;
     return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
@@ -117,14 +138,16 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
 
 // The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are requested
 // before the row: more of them delay it.
-static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params,
+static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_params *adapted,
                                       struct gemm_part part, struct cuda_shape *shape)
 {
+    struct gemm_params *params = &adapted->product;
     u32 plain = part.format <= QUANT_BF16, n_cols = params->n_cols, shared;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     u64 odd = layout_high_bytes(part.format, n_cols) | layout_scales_bytes(part.format, n_cols) |
               layout_deltas_bytes(part.format, n_cols);
-    const gemm_kernel_names *kernels = &gemv_pipeline_wide;
+    bool adapts = adapted->adapters.shared_bytes > 0;
+    const gemm_kernel_names *kernels = adapts ? &gemv_pipeline_adapted_wide : &gemv_pipeline_wide;
 
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant ||
         n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
@@ -138,32 +161,40 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
                  (params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
-    shared = plan_wide(p, params, part.format);
+    shared = plan_wide(p, adapted, part.format);
     if (shared == 0) {
-        shared = plan_blocks(p, params, part.format);
-        kernels = runs_alone(p, n_cols, shared) ? &gemv_pipeline_alone : &gemv_pipeline;
+        shared = plan_blocks(p, adapted, part.format);
+        kernels = adapts                           ? &gemv_pipeline_adapted
+                  : runs_alone(p, adapted, shared) ? &gemv_pipeline_alone
+                                                   : &gemv_pipeline;
     }
     if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
-        shared = plan_long(p, params);
-        kernels = &gemv_pipeline_long;
+        shared = plan_long(p, adapted);
+        kernels = adapts ? &gemv_pipeline_adapted_long : &gemv_pipeline_long;
     }
-    *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_PIPELINE_THREADS, shared };
+    *shape =
+        (struct cuda_shape){ { grid, 1, 1 }, GEMV_PIPELINE_THREADS + (adapts ? ADAPTER_THREADS : 0), shared };
     return shared > 0 ? (*kernels)[part.format] : NULL;
 }
 
-void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
+void gemm_pipeline_launch(struct cuda_plan *p, struct adapted_params *adapted, struct gemm_part part)
 {
+    struct gemm_params *params = &adapted->product;
     u32 n_blocks = divide_up(params->n_cols, 32),
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     bool int8 = part.kernel == KERNEL_GEMV_INT8;
-    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (int8 ? 44 : 36 * 4) },
+    plan_adapters(p, adapted, grid);
+    struct cuda_shape shape = { { grid, part.max_rows, 1 },
+                                warps * 32,
+                                n_blocks * (int8 ? 44 : 36 * 4) + adapted->adapters.shared_bytes },
                       pipeline_shape;
     bool pipelined = int8 || (part.kernel == KERNEL_GEMV_PLAIN && part.format != QUANT_F32);
-    const char *pipeline = pipelined ? plan_gemv_pipeline(p, params, part, &pipeline_shape) : NULL;
+    const char *pipeline = pipelined ? plan_gemv_pipeline(p, adapted, part, &pipeline_shape) : NULL;
 
     if (pipeline) {
-        cuda_launch_add(p, pipeline, pipeline_shape, params, sizeof *params);
+        cuda_launch_add(p, pipeline, pipeline_shape, adapted,
+                        adapted->adapters.shared_bytes ? sizeof *adapted : sizeof *params);
         return;
     }
     params->lanes = int8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
@@ -171,7 +202,7 @@ void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struc
                     int8                               ? gemv_int8[part.format]
                     : part.kernel == KERNEL_GEMV_PLAIN ? "gemv_plain"
                                                        : "gemv_exact",
-                    shape, params, sizeof *params);
+                    shape, adapted, sizeof *adapted);
 }
 
 static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)

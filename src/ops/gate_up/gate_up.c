@@ -1,6 +1,5 @@
 // gate_up.c - checks and records the operation, or its parts; see gate_up.h.
 #include "ops/gate_up/gate_up.h"
-#include "ops/lora/lora.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -19,6 +18,27 @@ static void record_parts(struct tape *t, struct gate_up g)
     op_activate(t, (struct activate){ .out = g.out, .gate = gate, .up = up, .activation = g.activation });
 }
 
+static void record_fused(struct tape *t, const struct gate_up *g, const struct lora *l)
+{
+    bool adds = lora_adds(l);
+    struct gate_up_adapted_args args = {
+        .product = { g->in.n_cols, g->out.n_cols, g->eps, g->activation, tape_limits(t)->exact, 0 },
+        .adapters = lora_adapted_args(l),
+    };
+    struct tensor work = tape_tensor(t, gate_up_work_cols(g->in.n_cols), ROWS_STEP);
+    struct command *c = adds ? tape_add(t, OP_gate_up_adapted, "gate_up_adapted", &args, sizeof args)
+                             : tape_add(t, OP_gate_up, "gate_up", &args.product, sizeof args.product);
+
+    tape_reads(t, c, g->in);
+    tape_reads_weight(t, c, g->norm);
+    tape_reads_weight(t, c, g->gate);
+    tape_reads_weight(t, c, g->up);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, g->out);
+    if (adds)
+        lora_add_operands(t, c, l);
+}
+
 void op_gate_up(struct tape *t, struct gate_up g)
 {
     if (g.norm && g.norm->n_cols != g.in.n_cols) {
@@ -28,19 +48,10 @@ void op_gate_up(struct tape *t, struct gate_up g)
     if (!matmul_fits(t, "gate_up", g.gate, g.in.n_cols, g.out.n_cols) ||
         !matmul_fits(t, "gate_up", g.up, g.in.n_cols, g.out.n_cols))
         return;
-    bool adapted = g.gate->lora || g.up->lora;
-    if (!g.norm || !tape_fuses(t, OP_gate_up) || adapted ||
-        g.activation > ACTIVATION_GELU_TANH) { // not in epilogues
+    struct lora l = { .in = g.in, .targets = { { g.out, g.gate->lora }, { g.out, g.up->lora } } };
+    bool fuses = lora_adds(&l) ? lora_fuses(t, OP_gate_up_adapted, &l) : tape_fuses(t, OP_gate_up);
+    if (g.norm && fuses && g.activation <= ACTIVATION_GELU_TANH) // others are not in epilogues
+        record_fused(t, &g, &l);
+    else
         record_parts(t, g);
-        return;
-    }
-    struct gate_up_args args = { g.in.n_cols, g.out.n_cols, g.eps, g.activation, tape_limits(t)->exact, 0 };
-    struct tensor work = tape_tensor(t, gate_up_work_cols(g.in.n_cols), ROWS_STEP);
-    struct command *c = tape_add(t, OP_gate_up, "gate_up", &args, sizeof args);
-    tape_reads(t, c, g.in);
-    tape_reads_weight(t, c, g.norm);
-    tape_reads_weight(t, c, g.gate);
-    tape_reads_weight(t, c, g.up);
-    tape_works_in(t, c, work);
-    tape_writes(t, c, g.out);
 }

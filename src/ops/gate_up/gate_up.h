@@ -1,10 +1,11 @@
 // gate_up: norm, two products and the activation of a gated feed-forward block (SwiGLU; Shazeer, 2020).
 //
 //   n = rmsnorm(in) * norm;  out = f(n Wgate^T) * (n Wup^T)
-// Parts, also where adapters add to a product: rmsnorm, matmul x 2, lora, activate. See their headers for
-// formulas and limits; exact as in matmul.
+// Parts: rmsnorm, matmul x 2, activate. See their headers for formulas and limits; exact as in matmul. With
+// what adapters add to both products it is gate_up_adapted; in parts a lora stands before activate.
 #pragma once
 #include "base/lang.h"
+#include "ops/lora/lora.h"
 #include "ops/activate/activate.h"
 
 struct gate_up_args {
@@ -16,7 +17,13 @@ struct gate_up_args {
 };
 STATIC_ASSERT(sizeof(struct gate_up_args) == 24);
 
-enum { GATE_UP_IN, GATE_UP_NORM, GATE_UP_GATE, GATE_UP_UP, GATE_UP_WORK, GATE_UP_OUT };
+enum { GATE_UP_IN, GATE_UP_NORM, GATE_UP_GATE, GATE_UP_UP, GATE_UP_WORK, GATE_UP_OUT, GATE_UP_ADAPTERS };
+
+struct gate_up_adapted_args {
+    struct gate_up_args product;
+    struct adapted_args adapters;
+};
+STATIC_ASSERT(sizeof(struct gate_up_adapted_args) == 40);
 
 // Columns (of 4 bytes) of workspace per row: the normalised row and its packings for at most two activation
 // formats.

@@ -5,7 +5,9 @@
 //
 // Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul.
 #include "ops/gate_up/gate_up.h"
+#include "ops/lora/adapted.h"
 #include "ops/matmul/matmul.h"
+#include "ops/ops.h"
 #include "ops/product_choices.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
@@ -23,14 +25,24 @@ static void gate_up_row(const struct cpu_call *call, uint32_t r)
     const struct weight *gate = cpu_weight(call, GATE_UP_GATE), *up = cpu_weight(call, GATE_UP_UP);
     float *n = call->local, *decoded = n + args->n_cols; // [n_cols] each
     float *out = cpu_row(call, GATE_UP_OUT, r);          // [n_out]
+    // The arguments of both operations begin alike.
+    const struct gate_up_adapted_args *adapted_args = cpu_args(call);
+    struct adapted adapted = { call, &adapted_args->adapters, GATE_UP_ADAPTERS, ROWS_STEP };
+    bool adds = call->command->op == OP_gate_up_adapted;
 
     rmsnorm_row_plain(cpu_row(call, GATE_UP_IN, r), cpu_base(call, GATE_UP_NORM), n, args->n_cols, args->eps);
+    if (adds)
+        adapted_down_plain(&adapted, r, n);
     for (uint32_t i = 0; i < args->n_out; i++) {
         matmul_decode_row(gate, i, decoded);
         float g = matmul_dot_plain(n, decoded, args->n_cols);
         matmul_decode_row(up, i, decoded);
-        out[i] =
-            activate_plain((enum activation)args->activation, g) * matmul_dot_plain(n, decoded, args->n_cols);
+        float u = matmul_dot_plain(n, decoded, args->n_cols);
+        if (adds) {
+            adapted_up_plain(&adapted, r, &(struct adapted_outputs){ 0, i, 1, &g });
+            adapted_up_plain(&adapted, r, &(struct adapted_outputs){ 1, i, 1, &u });
+        }
+        out[i] = activate_plain((enum activation)args->activation, g) * u;
     }
 }
 
@@ -155,3 +167,7 @@ const struct cpu_op cpu_op_gate_up = { .name = "gate_up",
                                        .by_rows = true,
                                        .plain = { gate_up_plan, gate_up_run },
                                        .fast = { PRODUCT_CHOICES(gate_up_fast) } };
+const struct cpu_op cpu_op_gate_up_adapted = { .name = "gate_up_adapted",
+                                               .by_rows = true,
+                                               .parts_are_faster = true,
+                                               .plain = { gate_up_plan, gate_up_run } };

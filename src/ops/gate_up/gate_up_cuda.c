@@ -24,19 +24,41 @@ struct gemm_plan gate_up_gemm(const struct cuda_plan *p)
     };
 }
 
+// One of the two products.
+static void launch_one(struct cuda_plan *p, struct gemm_plan product, struct gemm_adapters a, u32 m)
+{
+    product.params.w[0] = product.params.w[m];
+    product.params.mode = m ? EPILOGUE_LINEAR : EPILOGUE_GATE_OVER;
+    a.a[0] = a.a[m];
+    a.b[0] = a.b[m];
+    a.owners[0] = a.owners[m];
+    a.n_ranks[0] = a.n_ranks[m];
+    a.n_ranks[1] = 0;
+    gemm_launch_adapted(p, &product, &a);
+}
+
+static void launch_both(struct cuda_plan *p, const struct gemm_plan *product,
+                        const struct gemm_adapters *adapters)
+{
+    if (product->params.w[0].format == product->params.w[1].format) {
+        gemm_launch_adapted(p, product, adapters);
+        return;
+    }
+    launch_one(p, *product, *adapters, 1);
+    launch_one(p, *product, *adapters, 0);
+}
+
 void cuda_plan_gate_up(struct cuda_plan *p)
 {
     struct gemm_plan product = gate_up_gemm(p);
-    struct weight_planes gate = product.params.w[0], up = product.params.w[1];
+    launch_both(p, &product, &(struct gemm_adapters){ 0 });
+}
 
-    if (gate.format == up.format) {
-        gemm_launch(p, &product);
-        return;
-    }
-    product.params.w[0] = up;
-    product.params.mode = EPILOGUE_LINEAR;
-    gemm_launch(p, &product);
-    product.params.w[0] = gate;
-    product.params.mode = EPILOGUE_GATE_OVER;
-    gemm_launch(p, &product);
+void cuda_plan_gate_up_adapted(struct cuda_plan *p)
+{
+    const struct gate_up_adapted_args *args = (const struct gate_up_adapted_args *)p->command->args;
+    struct gemm_plan product = gate_up_gemm(p); // the arguments begin with gate_up's
+    struct gemm_adapters adapters = lora_adapters(p, GATE_UP_ADAPTERS, &args->adapters);
+
+    launch_both(p, &product, &adapters);
 }

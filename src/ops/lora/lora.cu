@@ -7,6 +7,7 @@
 // Bound by memory where rows are few: their loads are under way together, and the adapters' numbers are asked
 // for before the block's inputs are there (programmatic dependent launch). Where rows are many, what is
 // loaded is used for several. A row's sums know no other row, and are the same in both kinds.
+#include "device/cuda/fours.cuh"
 #include "device/cuda/kernel.cuh"
 #include "ops/lora/lora_cuda.h"
 
@@ -29,29 +30,6 @@ static __device__ __forceinline__ f32 *work_of(const struct lora_params &p, u32 
     u32 last = p.args.n_targets - 1;
     u32 n_ranks = lora_first_rank(p.args.n_ranks, last) + p.args.n_ranks[last];
     return p.work + (u64)r * n_ranks + lora_first_rank(p.args.n_ranks, target);
-}
-
-// Numbers k to k + 3 of a line of n, which is aligned where n is a multiple of 4; 0 behind its end.
-static __device__ __forceinline__ float4 load_four(const f32 *line, u32 k, u32 n)
-{
-    if (n % 4 == 0)
-        return *(const float4 *)(line + k);
-    return { line[k], k + 1 < n ? line[k + 1] : 0, k + 2 < n ? line[k + 2] : 0, k + 3 < n ? line[k + 3] : 0 };
-}
-
-static __device__ __forceinline__ void store_four(f32 *line, u32 k, u32 n, float4 v)
-{
-    if (n % 4 == 0) {
-        *(float4 *)(line + k) = v;
-        return;
-    }
-    line[k] = v.x;
-    if (k + 1 < n)
-        line[k + 1] = v.y;
-    if (k + 2 < n)
-        line[k + 2] = v.z;
-    if (k + 3 < n)
-        line[k + 3] = v.w;
 }
 
 static __device__ __forceinline__ void ask(const f32 *at)

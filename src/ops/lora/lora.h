@@ -28,6 +28,17 @@ SHARED_INLINE u32 lora_first_rank(const u32 n_ranks[LORA_TARGETS], u32 target)
     return (target > 0 ? n_ranks[0] : 0) + (target > 1 ? n_ranks[1] : 0);
 }
 
+// The same in one command with the products, whose matrices are the targets: matmul_adapted, qkv_adapted,
+// gate_up_adapted. These arguments and operands stand behind the product's own; in is the (normalised) row.
+struct adapted_args {
+    u32 n_ranks[LORA_TARGETS]; // 0: nothing is added to that matrix
+    u32 n_adapters;
+};
+STATIC_ASSERT(sizeof(struct adapted_args) == 16);
+
+enum { ADAPTED_SCALES, ADAPTED_WORK, ADAPTED_A, ADAPTED_B, ADAPTED_OWNERS, ADAPTED_OPERANDS = 3 };
+enum { ADAPTED_MOST_RANKS = 1024, ADAPTED_MOST_COLS = 32768 }; // of a command
+
 #ifdef HOST_C
 #include "device/tape.h"
 
@@ -48,4 +59,11 @@ struct lora {
 };
 // Records nothing where no target has adapters.
 void op_lora(struct tape *t, struct lora l);
+
+// Whether some target has adapters, and whether `op` takes them along: where the device has it, and one row.
+bool lora_adds(const struct lora *l);
+bool lora_fuses(const struct tape *t, uint32_t op, const struct lora *l);
+// For such a command: its arguments' last part, and its last operands. A target's `out` need have no id.
+struct adapted_args lora_adapted_args(const struct lora *l);
+void lora_add_operands(struct tape *t, struct command *c, const struct lora *l);
 #endif

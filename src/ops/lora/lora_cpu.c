@@ -2,7 +2,7 @@
 //
 // A tile is some ranks of a row, then some columns of a row; neighbouring tiles are of neighbouring rows, so
 // that the matrices' parts stay in the first cache. A step without adapters has no tiles.
-#include "ops/lora/lora.h"
+#include "ops/lora/adapted.h"
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
@@ -130,6 +130,53 @@ static void up_plain(const struct lora_up *u)
     for (uint32_t j = 0; j < u->n_ranks; j++)
         for (uint32_t n = 0; n < u->n && u->h[j] != 0; n++)
             u->out[n] += u->h[j] * u->b[(size_t)j * u->stride + n];
+}
+
+// Of a target's matrices: ADAPTED_A, ADAPTED_B or ADAPTED_OWNERS.
+static uint32_t operand_of(const struct adapted *a, uint32_t target, uint32_t which)
+{
+    return a->operands + which + ADAPTED_OPERANDS * target;
+}
+
+static float *adapted_h(const struct adapted *a, uint32_t r, uint32_t target)
+{
+    return (float *)cpu_row(a->call, a->operands + ADAPTED_WORK, r) +
+           lora_first_rank(a->args->n_ranks, target);
+}
+
+void adapted_down_plain(const struct adapted *a, uint32_t r, const float *in)
+{
+    const struct step *step = a->call->step;
+    uint32_t row = a->rows == ROWS_STEP ? r : step_outputs(step)[r];
+
+    for (uint32_t i = 0; i < LORA_TARGETS; i++) {
+        if (a->args->n_ranks[i] == 0)
+            continue;
+        struct lora_down d = { .in = in,
+                               .a = cpu_base(a->call, operand_of(a, i, ADAPTED_A)),
+                               .owners = cpu_base(a->call, operand_of(a, i, ADAPTED_OWNERS)),
+                               .scales = (const float *)cpu_base(a->call, a->operands + ADAPTED_SCALES) +
+                                         (size_t)step_slots(step)[row] * a->args->n_adapters,
+                               .h = adapted_h(a, r, i),
+                               .n_cols = cpu_weight(a->call, operand_of(a, i, ADAPTED_A))->n_cols,
+                               .n_ranks = a->args->n_ranks[i] };
+        down_plain(&d);
+    }
+}
+
+void adapted_up_plain(const struct adapted *a, uint32_t r, const struct adapted_outputs *to)
+{
+    uint32_t b = operand_of(a, to->target, ADAPTED_B);
+
+    if (a->args->n_ranks[to->target] == 0)
+        return;
+    struct lora_up u = { .h = adapted_h(a, r, to->target),
+                         .b = (const float *)cpu_base(a->call, b) + to->first,
+                         .out = to->out,
+                         .n = to->n,
+                         .stride = cpu_weight(a->call, b)->n_cols,
+                         .n_ranks = a->args->n_ranks[to->target] };
+    up_plain(&u);
 }
 
 static void lora_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)

@@ -1,4 +1,4 @@
-// lora_cuda.c - the operation's two launches.
+// lora_cuda.c - the operation's two launches; and what products in the same command take of it.
 #include "ops/lora/lora_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
@@ -10,6 +10,21 @@ static u32 most_of(const u32 n[LORA_TARGETS])
     for (u32 i = 1; i < LORA_TARGETS; i++)
         most = n[i] > most ? n[i] : most;
     return most;
+}
+
+struct gemm_adapters lora_adapters(const struct cuda_plan *p, u32 operand, const struct adapted_args *args)
+{
+    struct gemm_adapters to = { .scales = cuda_at(p, operand + ADAPTED_SCALES),
+                                .n_adapters = args->n_adapters };
+
+    for (u32 i = 0; i < LORA_TARGETS; i++) {
+        u32 first = operand + ADAPTED_OPERANDS * i;
+        to.a[i] = cuda_at(p, first + ADAPTED_A);
+        to.b[i] = cuda_at(p, first + ADAPTED_B);
+        to.owners[i] = cuda_at(p, first + ADAPTED_OWNERS);
+        to.n_ranks[i] = args->n_ranks[i];
+    }
+    return to;
 }
 
 void cuda_plan_lora(struct cuda_plan *p)

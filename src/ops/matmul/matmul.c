@@ -1,7 +1,6 @@
 // matmul.c - checks and records the operations; see matmul.h.
 #include "ops/matmul/matmul.h"
 #include "ops/activate/activate.h"
-#include "ops/lora/lora.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
@@ -56,10 +55,27 @@ void matmul_record_plain(struct tape *t, struct matmul m)
     add_operands(t, tape_add(t, OP_matmul, "matmul", &args, sizeof args), &m, work);
 }
 
+static void record_adapted(struct tape *t, const struct matmul *m, const struct lora *l)
+{
+    if (!is_sound(t, "matmul_adapted", m))
+        return;
+    struct matmul_adapted_args args = { args_of(t, m), lora_adapted_args(l) };
+    struct tensor work = tape_tensor(t, matmul_work_cols(m->w->n_cols), m->in.rows);
+    struct command *c = tape_add(t, OP_matmul_adapted, "matmul_adapted", &args, sizeof args);
+    add_operands(t, c, m, work);
+    lora_add_operands(t, c, l);
+}
+
 void op_matmul(struct tape *t, struct matmul m)
 {
+    struct lora l = { .in = m.in, .targets = { { m.out, m.w->lora } } };
+
+    if (lora_fuses(t, OP_matmul_adapted, &l)) {
+        record_adapted(t, &m, &l);
+        return;
+    }
     matmul_record_plain(t, m);
-    op_lora(t, (struct lora){ .in = m.in, .targets = { { m.out, m.w->lora } } });
+    op_lora(t, l);
 }
 
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation)

@@ -7,6 +7,7 @@
 // Limits: n_cols a multiple of the format's block.
 #pragma once
 #include "base/lang.h"
+#include "ops/lora/lora.h"
 
 struct matmul_args {
     u32 n_rows, n_cols; // of w
@@ -45,6 +46,14 @@ STATIC_ASSERT(sizeof(struct matmul_normed_args) == 32);
 
 enum { NORMED_IN, NORMED_NORM, NORMED_W, NORMED_V, NORMED_WORK, NORMED_OUT, NORMED_MORE };
 
+// matmul_adapted: with what adapters add to the product (ops/lora/lora.h); in parts a matmul and a lora.
+struct matmul_adapted_args {
+    struct matmul_args product;
+    struct adapted_args adapters;
+};
+STATIC_ASSERT(sizeof(struct matmul_adapted_args) == 32);
+enum { MATMUL_ADAPTERS = MATMUL_OUT + 1 }; // their operands
+
 #ifdef HOST_C
 #include "device/tape.h"
 #include "gemm/gemm.h"
@@ -56,7 +65,7 @@ struct matmul {
     const struct weight *bias; // [w rows] fp32, or NULL
     struct tensor add;         // [rows, w rows], or id 0
 };
-// With what adapters of w add behind it (ops/lora).
+// With what adapters of w add to it (ops/lora).
 void op_matmul(struct tape *t, struct matmul m);
 // Without that, for several products of the same rows, behind which one lora adds to all.
 void matmul_record_plain(struct tape *t, struct matmul m);

@@ -6,6 +6,7 @@
 // barrier. The bits are the same either way. Tile numbers run over the panels of a matrix first, so that a
 // thread reads one stretch of memory.
 #include "ops/activate/activate.h"
+#include "ops/lora/adapted.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/product_choices.h"
@@ -72,6 +73,30 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
     (void)phase;
     for (uint32_t n = first * PLAIN_TILE; n < end; n++)
         matmul_output(call, n);
+}
+
+// The product as above, then what is added to a row: recorded in parts where speed counts.
+static void matmul_adapted_plan(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    const struct matmul_args *args = cpu_args(call);
+
+    matmul_plan(call, plan);
+    plan->n_phases = 2;
+    plan->n_tiles[1] = rows_of(call->step, args->rows);
+}
+
+static void matmul_adapted_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    const struct matmul_adapted_args *args = cpu_args(call);
+    struct adapted adapted = { call, &args->adapters, MATMUL_ADAPTERS, args->product.rows };
+
+    if (phase == 0)
+        matmul_run(call, 0, first, last);
+    for (uint32_t r = first; phase == 1 && r < last; r++) {
+        struct adapted_outputs all = { 0, 0, args->product.n_rows, cpu_row(call, MATMUL_OUT, r) };
+        adapted_down_plain(&adapted, r, cpu_row(call, MATMUL_IN, r));
+        adapted_up_plain(&adapted, r, &all);
+    }
 }
 
 // By panels.
@@ -205,6 +230,10 @@ const struct cpu_op cpu_op_matmul = { .name = "matmul",
                                       .by_rows = true,
                                       .plain = { matmul_plan, matmul_run },
                                       .fast = { PRODUCT_CHOICES(matmul_fast) } };
+const struct cpu_op cpu_op_matmul_adapted = { .name = "matmul_adapted",
+                                              .by_rows = true,
+                                              .parts_are_faster = true,
+                                              .plain = { matmul_adapted_plan, matmul_adapted_run } };
 const struct cpu_op cpu_op_matmul_activated = { .name = "matmul_activated",
                                                 .by_rows = true,
                                                 .plain = { matmul_plan, matmul_run },

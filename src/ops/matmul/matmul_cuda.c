@@ -69,3 +69,13 @@ void cuda_plan_matmul_normed(struct cuda_plan *p)
     struct gemm_plan product = normed_gemm(p);
     gemm_launch(p, &product);
 }
+
+void cuda_plan_matmul_adapted(struct cuda_plan *p)
+{
+    const struct matmul_adapted_args *args = (const struct matmul_adapted_args *)p->command->args;
+    struct gemm_plan product = matmul_gemm(p); // the arguments begin with matmul's
+
+    struct gemm_adapters adapters = lora_adapters(p, MATMUL_ADAPTERS, &args->adapters);
+
+    gemm_launch_adapted(p, &product, &adapters);
+}

@@ -1,6 +1,5 @@
 // qkv.c - checks and records the operation, or its parts; see qkv.h.
 #include "ops/qkv/qkv.h"
-#include "ops/lora/lora.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -28,17 +27,20 @@ static void record_parts(struct tape *t, struct qkv m)
                                           .eps = m.eps });
 }
 
-static void record_fused(struct tape *t, struct qkv m)
+static void record_fused(struct tape *t, struct qkv m, const struct lora *l)
 {
     const struct page_shape *s = &m.pages.shape;
-    struct qkv_args args = {
-        .rope = { *s, m.q.n_cols / s->head_dim, m.angles.n_cols, m.pairs, m.eps },
-        .n_cols = m.in.n_cols,
-        .norm_eps = m.eps,
-        .exact = tape_limits(t)->exact,
+    bool adds = lora_adds(l);
+    struct qkv_adapted_args args = {
+        .product = { .rope = { *s, m.q.n_cols / s->head_dim, m.angles.n_cols, m.pairs, m.eps },
+                     .n_cols = m.in.n_cols,
+                     .norm_eps = m.eps,
+                     .exact = tape_limits(t)->exact },
+        .adapters = lora_adapted_args(l),
     };
     struct tensor work = tape_tensor(t, qkv_work_cols(m.in.n_cols, s->n_kv_heads * s->head_dim), ROWS_STEP);
-    struct command *c = tape_add(t, OP_qkv, "qkv", &args, sizeof args);
+    struct command *c = adds ? tape_add(t, OP_qkv_adapted, "qkv_adapted", &args, sizeof args)
+                             : tape_add(t, OP_qkv, "qkv", &args.product, sizeof args.product);
 
     tape_reads(t, c, m.in);
     for (uint32_t i = 0; i < 9; i++)
@@ -51,6 +53,8 @@ static void record_fused(struct tape *t, struct qkv m)
     tape_reads_buffer(t, c, m.pages.table);
     tape_works_in(t, c, work);
     tape_writes(t, c, m.q);
+    if (adds)
+        lora_add_operands(t, c, l);
 }
 
 void op_qkv(struct tape *t, struct qkv m)
@@ -67,8 +71,11 @@ void op_qkv(struct tape *t, struct qkv m)
     if (!matmul_fits(t, "qkv", m.wq, m.in.n_cols, m.q.n_cols) ||
         !matmul_fits(t, "qkv", m.wk, m.in.n_cols, n_kv) || !matmul_fits(t, "qkv", m.wv, m.in.n_cols, n_kv))
         return;
-    if (tape_fuses(t, OP_qkv) && !m.wq->lora && !m.wk->lora && !m.wv->lora)
-        record_fused(t, m);
+    struct tensor kv = { .n_cols = n_kv };
+    struct lora l = { .in = m.in,
+                      .targets = { { m.q, m.wq->lora }, { kv, m.wk->lora }, { kv, m.wv->lora } } };
+    if (lora_adds(&l) ? lora_fuses(t, OP_qkv_adapted, &l) : tape_fuses(t, OP_qkv))
+        record_fused(t, m, &l);
     else
         record_parts(t, m);
 }

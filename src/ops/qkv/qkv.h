@@ -1,10 +1,11 @@
 // qkv: norm, the three products with their biases, q/k norm, RoPE, and k and v into the row's page.
 //
 //   n = rmsnorm(in) * norm;  q = n Wq^T + bq;  k = n Wk^T + bk;  v = n Wv^T + bv;  then rope_store(q, k, v).
-// Parts, also where adapters add to a product: rmsnorm, matmul x 3, lora, rope_store. See their headers for
-// formulas and limits; exact as in matmul.
+// Parts: rmsnorm, matmul x 3, rope_store. See their headers for formulas and limits; exact as in matmul. With
+// what adapters add before RoPE it is qkv_adapted; in parts a lora stands before rope_store.
 #pragma once
 #include "base/lang.h"
+#include "ops/lora/lora.h"
 #include "ops/rope_store/rope_store.h"
 
 struct qkv_args {
@@ -33,7 +34,14 @@ enum {
     QKV_TABLE,
     QKV_WORK,
     QKV_Q,
+    QKV_ADAPTERS, // their operands, of qkv_adapted
 };
+
+struct qkv_adapted_args {
+    struct qkv_args product;
+    struct adapted_args adapters;
+};
+STATIC_ASSERT(sizeof(struct qkv_adapted_args) == 64);
 
 // Columns (of 4 bytes) of workspace per row: the row's k and v [2 * n_kv], then the normalised row and its
 // packings, for at most two activation formats.

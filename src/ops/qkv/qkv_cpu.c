@@ -6,7 +6,9 @@
 // Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul. Where a head is whole panels, a
 // tile of phase 1 is a head, which is rotated and stored by the same thread: one phase, no barrier inside. k
 // and v are in the workspace in between.
+#include "ops/lora/adapted.h"
 #include "ops/matmul/matmul.h"
+#include "ops/ops.h"
 #include "ops/product_choices.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -38,6 +40,22 @@ static void product_plain(const struct cpu_call *call, const struct plain_produc
     }
 }
 
+// The arguments of both operations begin alike.
+static void add_adapters(const struct cpu_call *call, uint32_t r, const float *n,
+                         const struct plain_product products[3])
+{
+    const struct qkv_adapted_args *args = cpu_args(call);
+    struct adapted adapted = { call, &args->adapters, QKV_ADAPTERS, ROWS_STEP };
+
+    if (call->command->op != OP_qkv_adapted)
+        return;
+    adapted_down_plain(&adapted, r, n);
+    for (uint32_t i = 0; i < 3; i++)
+        adapted_up_plain(
+            &adapted, r,
+            &(struct adapted_outputs){ i, 0, cpu_weight(call, products[i].w)->n_rows, products[i].out });
+}
+
 static void qkv_row(const struct cpu_call *call, uint32_t r)
 {
     const struct qkv_args *args = cpu_args(call);
@@ -51,6 +69,7 @@ static void qkv_row(const struct cpu_call *call, uint32_t r)
     rmsnorm_row_plain(cpu_row(call, QKV_IN, r), cpu_base(call, QKV_NORM), n, args->n_cols, args->norm_eps);
     for (uint32_t i = 0; i < 3; i++)
         product_plain(call, &products[i], n, decoded);
+    add_adapters(call, r, n, products);
     rope_store_row_plain(&args->rope,
                          &(struct rope_row){
                              .q = products[0].out,
@@ -254,4 +273,7 @@ PRODUCT_KERNELS(qkv_fast)
 
 const struct cpu_op cpu_op_qkv = {
     .name = "qkv", .by_rows = true, .plain = { qkv_plan, qkv_run }, .fast = { PRODUCT_CHOICES(qkv_fast) }
+};
+const struct cpu_op cpu_op_qkv_adapted = {
+    .name = "qkv_adapted", .by_rows = true, .parts_are_faster = true, .plain = { qkv_plan, qkv_run }
 };

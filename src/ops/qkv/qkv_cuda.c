@@ -51,14 +51,29 @@ struct gemm_plan qkv_gemm(const struct cuda_plan *p)
     };
 }
 
-void cuda_plan_qkv(struct cuda_plan *p)
+static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product,
+                       const struct gemm_adapters *adapters)
 {
-    struct gemm_plan product = qkv_gemm(p);
-    u32 head_dim = product.params.rope.pages.head_dim;
+    u32 head_dim = product->params.rope.pages.head_dim;
 
     if (head_dim % 2 != 0)
         err_set(&p->error, ERR_UNSUPPORTED, "heads of %u dimensions; want an even number", head_dim);
-    gemm_launch(p, &product);
-    if (product.params.mode == EPILOGUE_QKV)
-        launch_rope_store(p, &product.params);
+    gemm_launch_adapted(p, product, adapters);
+    if (product->params.mode == EPILOGUE_QKV)
+        launch_rope_store(p, &product->params);
+}
+
+void cuda_plan_qkv(struct cuda_plan *p)
+{
+    struct gemm_plan product = qkv_gemm(p);
+    launch_qkv(p, &product, &(struct gemm_adapters){ 0 });
+}
+
+void cuda_plan_qkv_adapted(struct cuda_plan *p)
+{
+    const struct qkv_adapted_args *args = (const struct qkv_adapted_args *)p->command->args;
+    struct gemm_plan product = qkv_gemm(p); // the arguments begin with qkv's
+    struct gemm_adapters adapters = lora_adapters(p, QKV_ADAPTERS, &args->adapters);
+
+    launch_qkv(p, &product, &adapters);
 }

@@ -1,0 +1,247 @@
+// gemm_adapters.cuh - what adapters add to the product of one row, in the same launch (ops/lora/lora.h).
+//
+//   h[j] = s * sum over k of x[k] * a[j][k]      sum[n] += sum over j of h[j] * b[j][n]
+//
+// The first sum is cut into units: a rank, of which a power of two blocks share the columns. A block computes
+// one (or every so many), and publishes it as a word whose upper half says that it is there; all blocks read
+// all words. So all blocks must run at a time, or begin in their order: there are as many as SMs, and
+// launches that begin early are later ones. The last block to leave zeroes the words for the next launch.
+// x is the row times the norm's weights, without the norm's factor, which multiplies the product's sum and
+// this one. Everything here is done by ADAPTER_THREADS threads of a block, beside those that multiply.
+#pragma once
+#include "device/cuda/fours.cuh"
+#include "gemm/cuda/gemm_adapters.h"
+#include "gemm/cuda/epilogue.cuh"
+
+// Kernels without and with adapters: a kernel's arguments tell.
+static __device__ __forceinline__ const struct gemm_params &product_of(const struct gemm_params &p)
+{
+    return p;
+}
+static __device__ __forceinline__ const struct gemm_params &product_of(const struct adapted_params &p)
+{
+    return p.product;
+}
+static __device__ __forceinline__ u32 adapters_bytes(const struct gemm_params &)
+{
+    return 0;
+}
+static __device__ __forceinline__ u32 adapters_bytes(const struct adapted_params &p)
+{
+    return p.adapters.shared_bytes;
+}
+template <typename Params> static constexpr bool has_adapters = false;
+template <> constexpr bool has_adapters<struct adapted_params> = true;
+
+static __device__ __forceinline__ void sync_adapters()
+{
+    asm volatile("bar.sync 3, 96;" ::: "memory"); // ADAPTER_THREADS
+}
+
+// Of the row's sequence.
+static __device__ __forceinline__ const f32 *adapter_scales(const struct adapted_params &p)
+{
+    u32 row = p.product.rows == ROWS_STEP ? 0 : step_outputs(p.product.step)[0];
+    return p.adapters.scales + (u64)step_slots(p.product.step)[row] * p.adapters.n_adapters;
+}
+static __device__ __forceinline__ bool any_adapter(const struct adapted_params &p)
+{
+    const f32 *scales = adapter_scales(p);
+    bool any = false;
+
+    for (u32 i = 0; i < p.adapters.n_adapters; i++)
+        any = any || scales[i] != 0;
+    return any;
+}
+
+struct adapter_unit {
+    const f32 *a;   // the rank's line of n_cols
+    u32 first, end; // columns
+    f32 scale;
+};
+static __device__ __forceinline__ struct adapter_unit adapter_unit_at(const struct adapted_params &p,
+                                                                      u32 unit)
+{
+    u32 log2 = p.adapters.shares_log2, rank = unit >> log2, share = unit & ((1u << log2) - 1), matrix = 0;
+
+#pragma unroll
+    for (u32 m = 0; m < 2; m++)
+        if (matrix == m && rank >= p.adapters.n_ranks[m])
+            rank -= p.adapters.n_ranks[matrix++];
+    return { p.adapters.a[matrix] + (u64)rank * p.product.n_cols, share * p.adapters.share_cols,
+             min((share + 1) * p.adapters.share_cols, p.product.n_cols),
+             adapter_scales(p)[p.adapters.owners[matrix][rank]] };
+}
+
+// A thread's columns, N times four, from `base` on, of a and the norm; zero behind the unit's end.
+template <u32 N> struct adapter_fours {
+    float4 a[N], norm[N];
+
+    static __device__ __forceinline__ u32 column(u32 base, u32 i, u32 thread)
+    {
+        return base + 4 * (i * ADAPTER_THREADS + thread);
+    }
+    __device__ __forceinline__ void load(const struct adapted_params &p, const struct adapter_unit &u,
+                                         u32 base, u32 thread)
+    {
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            u32 k = column(base, i, thread);
+            bool exists = k < u.end && u.scale != 0;
+            a[i] = exists ? load_four(u.a, k, p.product.n_cols) : make_float4(0, 0, 0, 0);
+            norm[i] = exists && p.product.norm ? load_four(p.product.norm, k, p.product.n_cols)
+                                               : make_float4(1, 1, 1, 1);
+        }
+    }
+    __device__ __forceinline__ f32 times_row(const struct adapted_params &p, const struct adapter_unit &u,
+                                             u32 base, u32 thread, f32 sum) const
+    {
+        float4 x[N];
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            u32 k = column(base, i, thread);
+            x[i] = k < u.end ? load_four(p.product.in, k, p.product.n_cols) : make_float4(0, 0, 0, 0);
+        }
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            sum = fmaf(x[i].x * norm[i].x, a[i].x, fmaf(x[i].y * norm[i].y, a[i].y, sum));
+            sum = fmaf(x[i].z * norm[i].z, a[i].z, fmaf(x[i].w * norm[i].w, a[i].w, sum));
+        }
+        return sum;
+    }
+};
+
+// Numbers of b for both rows of a pair, N ranks from `first` on.
+template <u32 N> struct adapter_rows {
+    f32 b[2][N];
+
+    __device__ __forceinline__ void load(const struct adapted_params &p, const struct pair &r, u32 first)
+    {
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u32 m = r.matrix[i], n = p.product.w[m].n_rows, n_ranks = p.adapters.n_ranks[m];
+            const f32 *at = p.adapters.b[m] + (u64)first * n + r.row[i];
+#pragma unroll
+            for (u32 j = 0; j < N; j++)
+                b[i][j] = first + j < n_ranks ? at[(u64)j * n] : 0;
+        }
+    }
+    // h: of all ranks. One that is 0 is left out, whatever b is.
+    __device__ __forceinline__ float2 add(const struct adapted_params &p, const struct pair &r, u32 first,
+                                          const f32 *h, float2 sum) const
+    {
+        f32 sums[2] = { sum.x, sum.y };
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u32 m = r.matrix[i], n_ranks = p.adapters.n_ranks[m];
+            const f32 *of = h + adapter_first_rank(&p.adapters, m) + first;
+#pragma unroll
+            for (u32 j = 0; j < N; j++) {
+                f32 factor = first + j < n_ranks ? of[j] : 0;
+                sums[i] = factor != 0 ? fmaf(factor, b[i][j], sums[i]) : sums[i];
+            }
+        }
+        return make_float2(sums[0], sums[1]);
+    }
+};
+// All ranks of a pair; rows: the first ones.
+template <u32 N>
+static __device__ __forceinline__ float2 adapter_sums(const struct adapted_params &p, const struct pair &r,
+                                                      const f32 *h, struct adapter_rows<N> &rows)
+{
+    u32 n = max(p.adapters.n_ranks[r.matrix[0]], p.adapters.n_ranks[r.matrix[1]]);
+    float2 sum = rows.add(p, r, 0, h, make_float2(0, 0));
+
+#pragma unroll 1
+    for (u32 first = N; first < n; first += N) {
+        rows.load(p, r, first);
+        sum = rows.add(p, r, first, h, sum);
+    }
+    return sum;
+}
+
+static __device__ __forceinline__ u32 adapter_units(const struct adapted_params &p)
+{
+    return adapter_first_rank(&p.adapters, 3) << p.adapters.shares_log2;
+}
+
+// This block's units. fours, unit: of the first, loaded before the block's inputs were there.
+template <u32 N>
+static __device__ __forceinline__ void adapter_publish(const struct adapted_params &p, u32 thread,
+                                                       struct adapter_unit unit,
+                                                       struct adapter_fours<N> &fours)
+{
+    __shared__ f32 room[ADAPTER_THREADS / 32];
+    constexpr u32 step = 4 * N * ADAPTER_THREADS;
+
+#pragma unroll 1
+    for (u32 u = blockIdx.x; u < adapter_units(p); u += gridDim.x) {
+        f32 sum = 0;
+        if (u != blockIdx.x) {
+            sync_adapters(); // room is read
+            unit = adapter_unit_at(p, u);
+            fours.load(p, unit, unit.first, thread);
+        }
+        sum = fours.times_row(p, unit, unit.first, thread, sum);
+#pragma unroll 1
+        for (u32 base = unit.first + step; base < unit.end && unit.scale != 0; base += step) {
+            fours.load(p, unit, base, thread);
+            sum = fours.times_row(p, unit, base, thread, sum);
+        }
+        sum = warp_sum(sum);
+        if (thread % 32 == 0)
+            room[thread / 32] = sum;
+        sync_adapters();
+        if (thread == 0) {
+            f32 all = unit.scale * (room[0] + room[1] + room[2]);
+            *(volatile u64 *)(p.adapters.words + u) =
+                (u64)1 << 32 | __float_as_uint(unit.scale != 0 ? all : 0);
+        }
+    }
+}
+
+// Waits for all words. h: [ranks], in shared memory.
+static __device__ __forceinline__ void adapter_collect(const struct adapted_params &p, u32 thread, f32 *h)
+{
+    u32 n = adapter_units(p), shares = 1u << p.adapters.shares_log2;
+
+#pragma unroll 1
+    for (u32 first = thread; first / 32 * 32 < n; first += 2 * ADAPTER_THREADS) {
+        u64 words[2] = { 0, 0 };
+        while ((first < n && words[0] >> 32 == 0) || (first + ADAPTER_THREADS < n && words[1] >> 32 == 0)) {
+#pragma unroll
+            for (u32 i = 0; i < 2; i++)
+                if (first + i * ADAPTER_THREADS < n)
+                    words[i] = *(const volatile u64 *)(p.adapters.words + first + i * ADAPTER_THREADS);
+        }
+        __syncwarp();
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u32 u = first + i * ADAPTER_THREADS;
+            f32 sum = __uint_as_float((u32)words[i]);
+            for (u32 o = shares / 2; o; o >>= 1)
+                sum += __shfl_xor_sync(~0u, sum, o);
+            if (u < n && u % shares == 0)
+                h[u / shares] = sum;
+        }
+    }
+    sync_adapters();
+}
+
+// Called by a warp of a block that has read all words.
+static __device__ __forceinline__ void adapter_leave(const struct adapted_params &p, u32 lane)
+{
+    u32 left = 0;
+
+    if (lane == 0) {
+        __threadfence();
+        left = atomicAdd((u32 *)p.adapters.left, 1);
+    }
+    left = __shfl_sync(~0u, left, 0);
+    if (left + 1 < gridDim.x)
+        return;
+    for (u32 u = lane; u < adapter_units(p); u += 32)
+        p.adapters.words[u] = 0;
+    if (lane == 0)
+        *p.adapters.left = 0;
+}
