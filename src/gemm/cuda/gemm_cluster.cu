@@ -1,8 +1,8 @@
 // gemm_cluster.cu - GEMM for Hopper with bf16 weights, activations on the M side of wgmma: tile shapes such
 // that the grid fills whole waves.
 //
-// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], with the linear or the gated epilogue alone: a
-// short kernel starts faster.
+// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], each kernel with one epilogue: linear, gated,
+// or packed for the next operation, with an activation or without. A short kernel starts faster.
 //
 //   cluster of 2 blocks             64 to 192 weight rows (N side)         few tiles: split-K
 //                                 +----------------------------------+
@@ -70,7 +70,9 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
 
 // PING_PONG: two warpgroups take whole tiles in turn, of 64 rows or of two halves of that. couple: blocks
 // with the same weights. parts: of the columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, bool PING_PONG, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false>
+// PACKED: the result has a packed form, and nothing is added to it.
+template <u32 WEIGHTS, u32 MODE, bool PING_PONG, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false,
+          bool PACKED = false>
 struct cluster_kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
     static constexpr bool waves = PING_PONG;
@@ -80,7 +82,8 @@ struct cluster_kernel {
     static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block finishes
     // Eights finished at a time; with the most sums, registers are short.
     static constexpr u32 batch = N * halves > 352 ? 2 : 4;
-    static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
+    static constexpr bool GATED = MODE == EPILOGUE_GATED, ACTIVATED = MODE == EPILOGUE_ACTIVATED,
+                          packed = PACKED, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
                          rows_bytes = rows * STAGE_COLUMNS * 2;
     static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2,
@@ -218,8 +221,8 @@ struct cluster_place {
 struct two_pairs { // of a row: the first and second sum of each
     f32 first[2], second[2];
 };
-struct inputs { // operands of the epilogue for both rows
-    float4 add[2];
+struct inputs {    // operands of the epilogue for both rows
+    float4 add[2]; // packed: the bias
 };
 
 template <class K>
@@ -241,6 +244,11 @@ static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_pa
 {
     struct inputs in;
 
+    if constexpr (K::packed) {
+        bool there = p.bias[0] && a.pair < a.end;
+        in.add[0] = in.add[1] = there ? *(const float4 *)(p.bias[0] + 2 * a.pair) : make_float4(0, 0, 0, 0);
+        return in;
+    }
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         u32 row = a.row + 8 * i;
@@ -279,6 +287,29 @@ static __device__ __forceinline__ void epilogue_plain(const struct gemm_params &
         v = make_float4(v.x + bias.x, v.y + bias.y, v.z + bias.z, v.w + bias.w);
     }
     *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
+}
+
+static __device__ __forceinline__ void put_four(const struct packed_out &next, u32 row, u32 column,
+                                                const f32 (&v)[4])
+{
+    __nv_bfloat162 low = __floats2bfloat162_rn(v[0], v[1]), high = __floats2bfloat162_rn(v[2], v[3]);
+    *(uint2 *)packed_place(next, row, column) = make_uint2(*(u32 *)&low, *(u32 *)&high);
+}
+
+template <class K>
+static __device__ __forceinline__ void epilogue_packed(const struct gemm_params &p,
+                                                       const struct cluster_place &a, u32 row,
+                                                       const struct two_pairs &s, const float4 &bias)
+{
+    f32 v[4] = { s.first[0] + bias.x, s.second[0] + bias.y, s.first[1] + bias.z, s.second[1] + bias.w };
+
+    if constexpr (K::ACTIVATED)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[i] = activation_of(p.activation, v[i]);
+    if (p.out[0])
+        *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = make_float4(v[0], v[1], v[2], v[3]);
+    put_four(p.packed_out, row, 2 * a.pair, v);
 }
 
 // Gets a sum from the thread two further on, or two before. Without __shfl_xor_sync, for which the compiler
@@ -322,6 +353,8 @@ static __device__ __forceinline__ void epilogue_eight(const struct tiles_params 
             continue;
         if constexpr (K::GATED)
             epilogue_gated(t, a, row, s);
+        else if constexpr (K::packed)
+            epilogue_packed<K>(t.pairs, a, row, s, in.add[i]);
         else
             epilogue_plain(t.pairs, a, row, s, in.add[i]);
     }
@@ -587,18 +620,23 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     }
 }
 
-#define GEMM_ROWS(name, ROWS, N, MODE, PING_PONG, SPLIT)                       \
+#define GEMM_CLUSTER(name, ROWS, SPLIT, ...)                                   \
     extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) \
         __cluster_dims__(ROWS_CLUSTER, 1, 1)                                   \
             gemm_cluster_##name(const __grid_constant__ struct tiles_params t) \
     {                                                                          \
-        gemm_cluster<cluster_kernel<N, MODE, PING_PONG, ROWS, SPLIT>>(t);      \
+        gemm_cluster<cluster_kernel<__VA_ARGS__>>(t);                          \
     }
-#define EACH(N)                                                \
-    GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)        \
-    GEMM_ROWS(gated_##N, 128, N, EPILOGUE_GATED, false, false) \
-    GEMM_ROWS(waves_##N, 128, N, EPILOGUE_LINEAR, true, false) \
-    GEMM_ROWS(gated_waves_##N, 128, N, EPILOGUE_GATED, true, false)
+#define GEMM_ROWS(name, ROWS, N, MODE, PING_PONG, SPLIT) \
+    GEMM_CLUSTER(name, ROWS, SPLIT, N, MODE, PING_PONG, ROWS, SPLIT)
+#define GEMM_PACKED(name, N, MODE) GEMM_CLUSTER(name, 128, false, N, MODE, true, 128, false, true)
+#define EACH(N)                                                     \
+    GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)             \
+    GEMM_ROWS(gated_##N, 128, N, EPILOGUE_GATED, false, false)      \
+    GEMM_ROWS(waves_##N, 128, N, EPILOGUE_LINEAR, true, false)      \
+    GEMM_ROWS(gated_waves_##N, 128, N, EPILOGUE_GATED, true, false) \
+    GEMM_PACKED(packed_##N, N, EPILOGUE_LINEAR)                     \
+    GEMM_PACKED(activated_##N, N, EPILOGUE_ACTIVATED)
 EACH(128)
 EACH(168)
 EACH(176)

@@ -4,7 +4,8 @@
 
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
-    LEAST_ROWS_COLS = 1024, // for gemm_cluster
+    LEAST_ROWS_COLS = 512,  // for gemm_cluster
+    LEAST_WAVE_COLS = 1024, // for its tiles in one wave, of which no epilogue overlaps with another tile
     LEAST_FEW_COLS = 2048,  // for its sizes with few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
@@ -231,51 +232,66 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
     return (struct rows_tile){ 0 };
 }
 
-// Else the size whose waves end first, and its kernel by epilogue and number of waves. None where two fifths
-// of the SMs would idle: gemm_tma is better then.
+// The kernels of gemm_cluster with tiles of PACKED_TILE_ROWS rows. The ones for packed results work in waves
+// alone.
+enum cluster_kind { CLUSTER_PLAIN, CLUSTER_GATED, CLUSTER_PACKED, CLUSTER_ACTIVATED, N_CLUSTER_KINDS };
+#define CLUSTER_SIZE(N)                                                       \
+    {                                                                         \
+        N,                                                                    \
+        {                                                                     \
+            { "gemm_cluster_" #N, "gemm_cluster_waves_" #N },                 \
+                { "gemm_cluster_gated_" #N, "gemm_cluster_gated_waves_" #N }, \
+                { "gemm_cluster_packed_" #N, "gemm_cluster_packed_" #N },     \
+            {                                                                 \
+                "gemm_cluster_activated_" #N, "gemm_cluster_activated_" #N    \
+            }                                                                 \
+        }                                                                     \
+    }
+static const struct {
+    u32 weights;
+    const char *kernels[N_CLUSTER_KINDS][2]; // [kind][several waves]
+} cluster_sizes[] = { CLUSTER_SIZE(192), CLUSTER_SIZE(176), CLUSTER_SIZE(168), CLUSTER_SIZE(128) };
+
+static enum cluster_kind cluster_kind_of(const struct gemm_params *params)
+{
+    return params->mode == EPILOGUE_GATED       ? CLUSTER_GATED
+           : params->mode == EPILOGUE_ACTIVATED ? CLUSTER_ACTIVATED
+           : params->packed_out.at              ? CLUSTER_PACKED
+                                                : CLUSTER_PLAIN;
+}
+
+// Else the size whose waves end first. None where two fifths of the SMs would idle: gemm_tma is better then.
 static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
                                       u32 max_rows)
 {
-    static const struct {
-        u32 weights;
-        const char *kernels[2][2]; // [gated][several waves]
-    } sizes[] = {
-        { 192,
-          { { "gemm_cluster_192", "gemm_cluster_waves_192" },
-            { "gemm_cluster_gated_192", "gemm_cluster_gated_waves_192" } } },
-        { 176,
-          { { "gemm_cluster_176", "gemm_cluster_waves_176" },
-            { "gemm_cluster_gated_176", "gemm_cluster_gated_waves_176" } } },
-        { 168,
-          { { "gemm_cluster_168", "gemm_cluster_waves_168" },
-            { "gemm_cluster_gated_168", "gemm_cluster_gated_waves_168" } } },
-        { 128,
-          { { "gemm_cluster_128", "gemm_cluster_waves_128" },
-            { "gemm_cluster_gated_128", "gemm_cluster_gated_waves_128" } } },
-    };
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
     u32 least = ~0u;
 
-    for (u32 i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct rows_tile tile = { PACKED_TILE_ROWS, sizes[i].weights, false, NULL,
+    for (u32 i = 0; i < sizeof cluster_sizes / sizeof *cluster_sizes; i++) {
+        struct rows_tile tile = { PACKED_TILE_ROWS, cluster_sizes[i].weights, false, NULL,
                                   p->device.n_sms / ROWS_CLUSTER };
         u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + PAUSE_ROWS);
         if (time >= least)
             continue;
         least = time;
-        tile.kernel = sizes[i].kernels[params->mode == EPILOGUE_GATED][waves > 1];
-        best = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
+        tile.kernel = cluster_sizes[i].kernels[cluster_kind_of(params)][waves > 1];
+        bool pays = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms &&
+                    (waves > 1 || params->n_cols >= LEAST_WAVE_COLS);
+        best = pays ? tile : (struct rows_tile){ 0 };
     }
     return best;
 }
 
-// gemm_cluster needs outputs whose layout lets a thread store four at a time.
+// gemm_cluster needs outputs whose layout lets a thread store four at a time. It activates packed results
+// alone.
 static bool fits_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u64 places = params->out[0] | params->add | params->bias[0];
+    bool has_epilogue =
+        params->mode <= EPILOGUE_GATED || (params->mode == EPILOGUE_ACTIVATED && params->packed_out.at);
 
-    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && params->mode <= EPILOGUE_GATED &&
+    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && has_epilogue &&
            params->out_stride[0] % 4 == 0 && places % 16 == 0 && cuda_has_kernel(p, "gemm_cluster_128");
 }
 
@@ -286,7 +302,7 @@ static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct 
 
     if (!fits_rows(p, params, max_rows))
         return tile;
-    if (params->mode == EPILOGUE_LINEAR && params->n_cols >= LEAST_FEW_COLS)
+    if (cluster_kind_of(params) == CLUSTER_PLAIN && params->n_cols >= LEAST_FEW_COLS)
         tile = few_tiles_of(p, params, max_rows);
     return tile.weights == 0 && max_rows > PACKED_TILE_ROWS ? many_tiles_of(p, params, max_rows) : tile;
 }
@@ -318,12 +334,10 @@ static const char *tma_kernel(struct hopper_tile tile)
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     struct tiles_params tiles = { .pairs = *params };
-    struct packed_out packed_out = gemm_packed_out(p);
-    bool clusters = params->mode == EPILOGUE_GATED || (params->mode == EPILOGUE_LINEAR && !packed_out.at);
-    struct rows_tile rows = clusters ? cluster_tile_of(p, params, part.max_rows) : (struct rows_tile){ 0 };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
 
-    tiles.pairs.packed_out = packed_out;
+    tiles.pairs.packed_out = gemm_packed_out(p);
+    struct rows_tile rows = cluster_tile_of(p, &tiles.pairs, part.max_rows);
     if (rows.weights > 0) {
         launch_cluster(p, &tiles, rows);
         return;
