@@ -157,6 +157,7 @@ void tiles_close(struct engine *e)
         return;
     vision_release(&e->tiles->vision);
     thread_pool_destroy(e->tiles->workers);
+    image_room_release(&e->tiles->room);
     pthread_mutex_destroy(&e->tiles->workers_lock);
     mem_free(e->tiles->known);
     mem_free(e->tiles->latest);
@@ -183,7 +184,8 @@ void tiles_work_end(struct engine *e, struct thread_pool *workers)
 static bool cut_pictures(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
     struct request_tiles *t = &r->tiles;
-    struct image_work work = { .pool = tiles_work_begin(r->engine) };
+    struct thread_pool *workers = tiles_work_begin(r->engine);
+    struct image_work work = { .pool = workers, .room = workers ? &r->engine->tiles->room : NULL };
     bool ok = true;
 
     t->pictures = mem_alloc_array(o->n_pictures, sizeof(struct picture_tiles *));
@@ -196,7 +198,7 @@ static bool cut_pictures(struct request *r, const struct ingot_request_options *
         t->n_pictures += ok;
         t->n += ok ? t->pictures[i]->tiles.n_tiles : 0;
     }
-    tiles_work_end(r->engine, work.pool);
+    tiles_work_end(r->engine, workers);
     return ok;
 }
 

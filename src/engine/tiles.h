@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include "base/sha256.h"
 #include "engine/stage/vision.h"
+#include "image/image_room.h"
 
 struct engine;
 struct request;
@@ -46,6 +47,7 @@ struct tile_cache {
     bool is_begun;
     double budget_ns;            // of this step; 0: nothing is encoded
     struct thread_pool *workers; // resize and hash; whoever finds them busy works alone
+    struct image_room room;      // of whoever has the workers
     pthread_mutex_t workers_lock;
     uint64_t n_encoded, n_plays; // since the engine was opened
 };

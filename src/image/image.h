@@ -44,6 +44,7 @@ const char *picture_webp_library(void);
 // How to compute. Zeroed: on the caller's thread, with the CPU's vectors. No choice changes a byte.
 struct image_work {
     struct thread_pool *pool; // splits the rows; NULL: none. Not used by anyone else meanwhile
+    struct image_room *room;  // memory that stays between pictures; NULL: none. As the pool
     bool plain;               // the plain loops, which define the result
 };
 
@@ -110,6 +111,9 @@ static inline uint32_t image_n_tiles(uint32_t rows, uint32_t cols)
     return rows * cols + 1;
 }
 
-// For image_split.c: the grid by the nearest aspect ratio.
+// For image_split.c: image_resize into [size.height, size.width, 3] of the caller, and the grid by the
+// nearest aspect ratio.
+bool image_resize_to(uint8_t *rgb, const struct picture *in, struct image_size size,
+                     const struct image_work *work, struct err *err);
 void image_grid_by_aspect(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows,
                           uint32_t *cols);

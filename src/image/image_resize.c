@@ -4,9 +4,9 @@
 // tall goes down first, as in Pillow since 12.2: other bytes, and no wide intermediate picture. Both passes
 // are one loop that adds lines: rows when going down; when going across, the columns of a strip of rows,
 // which is transposed. Transposing a strip costs less than adding single pixels, which use vectors badly.
-#include "base/mem.h"
 #include "device/cpu/cpu.h"
 #include "image/image_pass.h"
+#include "image/image_room.h"
 
 enum { PIXEL = 3, TALL = 100, STRIP_ROWS = 32, STRIP_BYTES = STRIP_ROWS * PIXEL, RUN = 16 };
 
@@ -89,70 +89,75 @@ static void run_across(void *arg, unsigned thread)
     }
 }
 
-static bool run_job(struct resize_job *job, bool across, struct thread_pool *pool, struct err *err)
+static bool run_job(struct resize_job *job, bool across, const struct image_work *work, struct err *err)
 {
     void (*run)(void *arg, unsigned thread) = across ? run_across : run_down;
+    size_t strip = (size_t)(job->in->width + job->out->width) * STRIP_BYTES;
 
-    job->n_threads = pool ? thread_pool_size(pool) : 1;
-    if (across && !(job->strips = mem_alloc_array((size_t)job->n_threads * (job->in->width + job->out->width),
-                                                  STRIP_BYTES)))
+    job->n_threads = work->pool ? thread_pool_size(work->pool) : 1;
+    if (across && !(job->strips = image_room_take(work->room, job->n_threads, strip)))
         return err_memory(err, "a picture's strips");
-    if (pool)
-        thread_pool_run(pool, run, job);
+    if (work->pool)
+        thread_pool_run(work->pool, run, job);
     else
         run(job, 0);
-    mem_free(job->strips);
+    image_room_give(work->room, job->strips);
     return true;
 }
 
 // One axis; the other axis keeps the size of in.
-static bool resize_axis(struct picture *out, const struct picture *in, struct image_size size,
+static bool resize_axis(const struct picture *out, const struct picture *in, enum image_filter filter,
                         const struct image_work *work, struct err *err)
 {
-    bool across = size.width != in->width;
+    bool across = out->width != in->width;
     struct image_weights w;
 
-    if (!picture_create(out, size.width, size.height, err))
+    if (!image_weights_create(&w, across ? in->width : in->height, across ? out->width : out->height, filter,
+                              err))
         return false;
-    bool ok = image_weights_create(&w, across ? in->width : in->height, across ? size.width : size.height,
-                                   size.filter, err);
-    if (ok) {
-        struct resize_job job = {
-            .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out
-        };
-        ok = run_job(&job, across, work->pool, err);
-        image_weights_free(&w);
-    }
-    if (!ok)
-        picture_free(out);
+    struct resize_job job = {
+        .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out
+    };
+    bool ok = run_job(&job, across, work, err);
+    image_weights_free(&w);
     return ok;
 }
 
-static bool copy(struct picture *out, const struct picture *in, struct err *err)
+static bool resize_both(const struct picture *out, const struct picture *in, enum image_filter filter,
+                        const struct image_work *work, struct err *err)
 {
-    if (!picture_create(out, in->width, in->height, err))
+    bool down_first = (uint64_t)in->width * TALL < in->height && out->height < in->height;
+    struct picture between = { .width = down_first ? in->width : out->width,
+                               .height = down_first ? out->height : in->height };
+
+    if (!picture_bounds(between.width, between.height, err))
         return false;
-    memcpy(out->rgb, in->rgb, (size_t)in->width * in->height * PIXEL);
+    between.rgb = image_room_take(work->room, (size_t)between.width * between.height, PIXEL);
+    bool ok = (between.rgb || err_memory(err, "a picture")) && resize_axis(&between, in, filter, work, err) &&
+              resize_axis(out, &between, filter, work, err);
+    image_room_give(work->room, between.rgb);
+    return ok;
+}
+
+bool image_resize_to(uint8_t *rgb, const struct picture *in, struct image_size size,
+                     const struct image_work *work, struct err *err)
+{
+    bool across = size.width != in->width, down = size.height != in->height;
+    const struct picture out = { rgb, size.width, size.height };
+
+    if (across || down)
+        return (across && down ? resize_both : resize_axis)(&out, in, size.filter, work, err);
+    memcpy(rgb, in->rgb, (size_t)in->width * in->height * PIXEL);
     return true;
 }
 
 bool image_resize(struct picture *out, const struct picture *in, struct image_size size,
                   const struct image_work *work, struct err *err)
 {
-    bool across = size.width != in->width, down = size.height != in->height;
-    bool down_first = (uint64_t)in->width * TALL < in->height && size.height < in->height;
-    struct image_size first = size;
-    struct picture between;
-
-    if (!across || !down)
-        return across || down ? resize_axis(out, in, size, work, err) : copy(out, in, err);
-    if (down_first)
-        first.width = in->width;
-    else
-        first.height = in->height;
-    if (!resize_axis(&between, in, first, work, err))
+    if (!picture_create(out, size.width, size.height, err))
         return false;
-    bool ok = resize_axis(out, &between, size, work, err);
-    picture_free(&between);
-    return ok;
+    if (image_resize_to(out->rgb, in, size, work, err))
+        return true;
+    picture_free(out);
+    return false;
 }

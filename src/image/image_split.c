@@ -8,8 +8,9 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "image/image.h"
+#include "image/image_room.h"
 
-enum { PIXEL = 3 };
+enum { PIXEL = 3, ALIGNMENT = 64 };
 
 static uint32_t even(uint32_t n)
 {
@@ -127,58 +128,52 @@ static void cut(struct image_tiles *tiles, const struct picture *whole, const st
 }
 
 // The last tile: all of the picture.
-static bool make_last(struct image_tiles *tiles, const struct picture *from, struct image_size tile,
+static bool make_last(const struct image_tiles *tiles, const struct picture *from, enum image_filter filter,
                       const struct image_work *work, struct err *err)
 {
-    size_t tile_bytes = (size_t)tiles->side * tiles->side * PIXEL;
-    struct picture last;
+    uint8_t *last = tiles->rgb + (size_t)(tiles->n_tiles - 1) * tiles->side * tiles->side * PIXEL;
 
-    if (!image_resize(&last, from, tile, work, err))
-        return false;
-    memcpy(tiles->rgb + (tiles->n_tiles - 1) * tile_bytes, last.rgb, tile_bytes);
-    picture_free(&last);
-    return true;
+    return image_resize_to(last, from, (struct image_size){ tiles->side, tiles->side, filter }, work, err);
 }
 
-// The second resize; the first one's result is used as it is where it is whole tiles already.
-static bool make_whole(struct picture *whole, struct picture *longest, struct image_size size,
-                       const struct image_work *work, struct err *err)
+// A picture that image_room_give takes back.
+static bool resize_in_room(struct picture *out, const struct picture *in, struct image_size size,
+                           const struct image_work *work, struct err *err)
 {
-    if (longest->width != size.width || longest->height != size.height)
-        return image_resize(whole, longest, size, work, err);
-    *whole = *longest;
-    *longest = (struct picture){ 0 };
-    return true;
+    *out = (struct picture){ .width = size.width, .height = size.height };
+    if (!picture_bounds(size.width, size.height, err))
+        return false;
+    out->rgb = image_room_take(work->room, (size_t)size.width * size.height, PIXEL);
+    return (out->rgb || err_memory(err, "a picture")) && image_resize_to(out->rgb, in, size, work, err);
 }
 
 static bool split_by_edge(struct image_tiles *tiles, const struct way *way, const struct picture *in,
                           const struct image_work *work, struct err *err)
 {
-    struct picture longest, whole = { 0 };
-    struct image_size tile = { tiles->side, tiles->side, way->whole.filter };
+    struct picture longest, second = { 0 };
+    bool is_whole = way->longest.width == way->whole.width && way->longest.height == way->whole.height,
+         ok = resize_in_room(&longest, in, way->longest, work, err) &&
+              (is_whole || resize_in_room(&second, &longest, way->whole, work, err));
+    const struct picture *whole = is_whole ? &longest : &second;
 
-    if (!image_resize(&longest, in, way->longest, work, err))
-        return false;
-    bool ok = make_whole(&whole, &longest, way->whole, work, err);
-    picture_free(&longest);
     if (ok)
-        cut(tiles, &whole, work);
-    ok = ok && make_last(tiles, &whole, tile, work, err);
-    picture_free(&whole);
+        cut(tiles, whole, work);
+    ok = ok && make_last(tiles, whole, way->whole.filter, work, err);
+    image_room_give(work->room, longest.rgb);
+    image_room_give(work->room, second.rgb);
     return ok;
 }
 
 static bool split_by_aspect(struct image_tiles *tiles, const struct way *way, const struct picture *in,
                             const struct image_work *work, struct err *err)
 {
-    struct image_size tile = { tiles->side, tiles->side, way->whole.filter };
     struct picture whole = { 0 };
-    bool ok = way->rows == 0 || image_resize(&whole, in, way->whole, work, err);
+    bool ok = way->rows == 0 || resize_in_room(&whole, in, way->whole, work, err);
 
     if (ok)
         cut(tiles, &whole, work);
-    picture_free(&whole);
-    return ok && make_last(tiles, in, tile, work, err);
+    image_room_give(work->room, whole.rgb);
+    return ok && make_last(tiles, in, way->whole.filter, work, err);
 }
 
 bool image_split(struct image_tiles *tiles, const struct image_processor *p, const struct picture *in,
@@ -189,7 +184,7 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
     *tiles = (struct image_tiles){
         .side = p->tile, .rows = way.rows, .cols = way.cols, .n_tiles = image_n_tiles(way.rows, way.cols)
     };
-    tiles->rgb = mem_alloc_filled(tiles->n_tiles, (size_t)p->tile * p->tile * PIXEL);
+    tiles->rgb = mem_alloc_aligned((size_t)tiles->n_tiles * p->tile * p->tile * PIXEL, ALIGNMENT);
     bool ok = tiles->rgb || err_memory(err, "a picture's tiles");
     ok = ok && (p->tiling == IMAGE_BY_ASPECT ? split_by_aspect : split_by_edge)(tiles, &way, in, work, err);
     if (!ok)
@@ -199,7 +194,7 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
 
 void image_tiles_free(struct image_tiles *tiles)
 {
-    mem_free(tiles->rgb);
+    mem_free_aligned(tiles->rgb);
     *tiles = (struct image_tiles){ 0 };
 }
 

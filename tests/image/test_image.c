@@ -9,9 +9,11 @@
 #include "format/model_file.h"
 #include "gguf_builder.h"
 #include "image/image.h"
+#include "image/image_room.h"
 
 static struct sha256_stream *sums;
 static struct thread_pool *pool;
+static struct image_room room; // what one picture leaves there, the next one finds
 
 static int begin(void **state)
 {
@@ -26,6 +28,7 @@ static int end(void **state)
     (void)state;
     sha256_close(sums);
     thread_pool_destroy(pool);
+    image_room_release(&room);
     return 0;
 }
 
@@ -67,6 +70,7 @@ static const struct image_work *work_at(int i)
 
     ways[1].plain = true;
     ways[2].pool = pool;
+    ways[2].room = &room;
     return &ways[i];
 }
 enum { N_WAYS = 3 };
@@ -226,6 +230,32 @@ static void a_line_of_pixels_has_a_line_of_tiles(void **state)
         assert_int_equal(cut.rgb[i], 200);
     image_tiles_free(&cut);
     picture_free(&line);
+}
+
+static void memory_stays_between_pictures(void **state)
+{
+    struct image_room kept = { 0 };
+
+    (void)state;
+    void *small = image_room_take(&kept, 10, 100), *large = image_room_take(&kept, 1000, 100);
+    assert_true(small && large && small != large);
+    image_room_give(&kept, large);
+    image_room_give(&kept, small);
+    uint64_t n = mem_n_allocations();
+    assert_ptr_equal(image_room_take(&kept, 9, 100), small);
+    assert_ptr_equal(image_room_take(&kept, 9, 100), large);
+    assert_int_equal(mem_n_allocations(), n);
+    void *grown = image_room_take(&kept, 2, ROOM_KEPT_BYTES);
+    assert_non_null(grown);
+    image_room_give(&kept, grown); // too large to stay
+    assert_null(kept.blocks[2].memory);
+    for (int i = 2; i < ROOM_BLOCKS; i++)
+        assert_non_null(image_room_take(&kept, 1, 1));
+    void *beyond = image_room_take(&kept, 1, 1);
+    assert_non_null(beyond);
+    image_room_give(&kept, beyond);
+    image_room_release(&kept);
+    image_room_give(NULL, image_room_take(NULL, 1, 1));
 }
 
 static void no_memory_is_an_error_and_no_leak(void **state)
@@ -510,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_byte_is_normalised_as_in_the_reference),
         cmocka_unit_test(sizes_have_bounds),
         cmocka_unit_test(a_line_of_pixels_has_a_line_of_tiles),
+        cmocka_unit_test(memory_stays_between_pictures),
         cmocka_unit_test(no_memory_is_an_error_and_no_leak),
         cmocka_unit_test_setup_teardown(a_folder_says_what_it_wants, make_folder, NULL),
         cmocka_unit_test(internvl_is_read_from_both_files),

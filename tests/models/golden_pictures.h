@@ -53,7 +53,7 @@ static inline struct ingot_picture *picture_of_tiles(const struct ingot_engine *
     struct image_processor processor = engine->inner.tiles->vision.tower.config.processor;
     struct image_tiles tiles = { .n_tiles = n_tiles, .side = processor.tile };
     size_t bytes = (size_t)n_tiles * tiles.side * tiles.side * 3;
-    tiles.rgb = mem_alloc(bytes + 1);
+    tiles.rgb = mem_alloc_aligned(bytes + 1, 64);
     memcpy(tiles.rgb, rgb, bytes);
     p->cut->last = picture_tiles_create(&processor, tiles, &(struct image_work){ 0 }, &err);
     assert_non_null(p->cut->last);
