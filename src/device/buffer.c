@@ -6,6 +6,7 @@ static bool alloc_counted(struct device *d, uint64_t bytes, struct buffer *b, st
     if (d->outlines) {
         b->device = d;
         b->bytes = bytes;
+        b->native = BUFFER_OUTLINE;
         return true;
     }
     if (!d->ops->alloc(d, bytes, b, err))

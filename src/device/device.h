@@ -118,6 +118,8 @@ struct device {
     bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
 };
 
+// native on a device of outlines: kernels are chosen by whether there is an address, and by its alignment.
+#define BUFFER_OUTLINE ((void *)(uintptr_t)(1 << 20))
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
 bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // sets local
 void buffer_release(struct buffer *b); // a zeroed buffer is allowed

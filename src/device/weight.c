@@ -6,7 +6,7 @@ bool weight_create(struct device *d, const struct weight_source *source, struct 
     *w = (struct weight){ 0 };
     if (!d->outlines)
         return d->ops->weight(d, source, w, err);
-    *w = (struct weight){ .buffer = { .device = d, .bytes = source->bytes },
+    *w = (struct weight){ .buffer = { .device = d, .bytes = source->bytes, .native = BUFFER_OUTLINE },
                           .bytes = source->bytes,
                           .n_rows = source->n_rows,
                           .n_cols = source->n_cols,
