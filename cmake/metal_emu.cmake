@@ -1,5 +1,6 @@
 # The emulated Objective-C runtime and Metal (docs/metal.md), for tests on Linux: one shared library, and every kernel compiled for it
 # beforehand, exact and under the checker. Without a clang of 16 or later the tests of Metal are left out.
+set(INGOT_METAL_KERNELS "" CACHE PATH "folder of kernels for the emulator that another build of the same sources made (BUILD/metal); empty: compile them")
 set(METAL_EMU OFF)
 set(METAL_REAL ${APPLE})
 if(BUILD_TESTING AND NOT METAL_REAL AND CMAKE_SYSTEM_NAME STREQUAL Linux AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT INGOT_TSAN AND NOT INGOT_VALGRIND
@@ -15,7 +16,11 @@ endif()
 if(METAL_EMU)
   set(METAL_DIR ${CMAKE_SOURCE_DIR}/tests/metal)
   set(MSLC ${METAL_DIR}/tool/mslc)
-  set(METAL_CACHE ${CMAKE_BINARY_DIR}/metal/cache)
+  set(METAL_KERNELS ${CMAKE_BINARY_DIR}/metal)
+  if(INGOT_METAL_KERNELS)
+    set(METAL_KERNELS ${INGOT_METAL_KERNELS})
+  endif()
+  set(METAL_CACHE ${METAL_KERNELS}/cache)
   file(GLOB METAL_EMU_SOURCES CONFIGURE_DEPENDS ${METAL_DIR}/run/*.c ${METAL_DIR}/emu/*.c)
   add_library(metal_emu SHARED ${METAL_EMU_SOURCES})
   target_compile_definitions(metal_emu PRIVATE _GNU_SOURCE METAL_EMU_CACHE="${METAL_CACHE}" METAL_EMU_MSLC="${MSLC}")
@@ -23,34 +28,36 @@ if(METAL_EMU)
   target_include_directories(metal_emu INTERFACE ${METAL_DIR}/run ${METAL_DIR}/emu)
   target_link_libraries(metal_emu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
-  # What a changed translator or shim has made is worthless.
-  file(GLOB METAL_TOOL CONFIGURE_DEPENDS ${METAL_DIR}/tool/mslc ${METAL_DIR}/tool/msl_*.py ${METAL_DIR}/shim/*.hpp ${METAL_DIR}/run/msl_run.h)
-  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/metal/tool.stamp
-    COMMAND ${CMAKE_COMMAND} -E rm -rf ${METAL_CACHE} COMMAND ${CMAKE_COMMAND} -E make_directory ${METAL_CACHE}
-    COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/metal/tool.stamp DEPENDS ${METAL_TOOL} VERBATIM)
   set(METAL_MADE "")
-  file(GLOB METAL_TEST_KERNELS CONFIGURE_DEPENDS ${METAL_DIR}/kernels/*.metal)
-  foreach(text ${METAL_TEXTS})
-    get_filename_component(name ${text} NAME_WE)
-    foreach(mode plain fast check)
-      set(made ${CMAKE_BINARY_DIR}/metal/${name}.${mode}.stamp)
-      add_custom_command(OUTPUT ${made}
-        COMMAND ${CMAKE_COMMAND} -E env MSL_CLANG=${MSL_CLANG} ${MSLC} ${text} --cache ${METAL_CACHE} --mode ${mode}
-        COMMAND ${CMAKE_COMMAND} -E touch ${made}
-        DEPENDS ${text} ${CMAKE_BINARY_DIR}/metal/tool.stamp COMMENT "mslc ${name} ${mode}" VERBATIM)
-      list(APPEND METAL_MADE ${made})
+  if(NOT INGOT_METAL_KERNELS)
+    # What a changed translator or shim has made is worthless.
+    file(GLOB METAL_TOOL CONFIGURE_DEPENDS ${METAL_DIR}/tool/mslc ${METAL_DIR}/tool/msl_*.py ${METAL_DIR}/shim/*.hpp ${METAL_DIR}/run/msl_run.h)
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/metal/tool.stamp
+      COMMAND ${CMAKE_COMMAND} -E rm -rf ${METAL_CACHE} COMMAND ${CMAKE_COMMAND} -E make_directory ${METAL_CACHE}
+      COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/metal/tool.stamp DEPENDS ${METAL_TOOL} VERBATIM)
+    file(GLOB METAL_TEST_KERNELS CONFIGURE_DEPENDS ${METAL_DIR}/kernels/*.metal)
+    foreach(text ${METAL_TEXTS})
+      get_filename_component(name ${text} NAME_WE)
+      foreach(mode plain fast check)
+        set(made ${CMAKE_BINARY_DIR}/metal/${name}.${mode}.stamp)
+        add_custom_command(OUTPUT ${made}
+          COMMAND ${CMAKE_COMMAND} -E env MSL_CLANG=${MSL_CLANG} ${MSLC} ${text} --cache ${METAL_CACHE} --mode ${mode}
+          COMMAND ${CMAKE_COMMAND} -E touch ${made}
+          DEPENDS ${text} ${CMAKE_BINARY_DIR}/metal/tool.stamp COMMENT "mslc ${name} ${mode}" VERBATIM)
+        list(APPEND METAL_MADE ${made})
+      endforeach()
     endforeach()
-  endforeach()
-  foreach(source ${METAL_TEST_KERNELS})
-    get_filename_component(name ${source} NAME_WE)
-    foreach(mode plain fast check)
-      set(made ${CMAKE_BINARY_DIR}/metal/${name}.${mode}.so)
-      add_custom_command(OUTPUT ${made}
-        COMMAND ${CMAKE_COMMAND} -E env MSL_CLANG=${MSL_CLANG} ${MSLC} ${source} -o ${made} --mode ${mode}
-        DEPENDS ${source} ${CMAKE_BINARY_DIR}/metal/tool.stamp COMMENT "mslc ${name} ${mode}" VERBATIM)
-      list(APPEND METAL_MADE ${made})
+    foreach(source ${METAL_TEST_KERNELS})
+      get_filename_component(name ${source} NAME_WE)
+      foreach(mode plain fast check)
+        set(made ${CMAKE_BINARY_DIR}/metal/${name}.${mode}.so)
+        add_custom_command(OUTPUT ${made}
+          COMMAND ${CMAKE_COMMAND} -E env MSL_CLANG=${MSL_CLANG} ${MSLC} ${source} -o ${made} --mode ${mode}
+          DEPENDS ${source} ${CMAKE_BINARY_DIR}/metal/tool.stamp COMMENT "mslc ${name} ${mode}" VERBATIM)
+        list(APPEND METAL_MADE ${made})
+      endforeach()
     endforeach()
-  endforeach()
+  endif()
   add_custom_target(metal_kernels ALL DEPENDS ${METAL_MADE})
 
   # Every kernel passes the lint; every seeded mistake does not.
@@ -76,6 +83,6 @@ function(metal_test name)
     return()
   endif()
   target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed metal_emu -Wl,--pop-state)
-  target_compile_definitions(${name} PRIVATE METAL_MADE="${CMAKE_BINARY_DIR}/metal")
+  target_compile_definitions(${name} PRIVATE METAL_MADE="${METAL_KERNELS}")
   add_dependencies(${name} metal_kernels)
 endfunction()

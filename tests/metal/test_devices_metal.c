@@ -72,7 +72,7 @@ static void experts_on_the_cpu_give_the_reference_s_logits(void **state)
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
-    return setenv("XDG_STATE_HOME", METAL_MADE, 1); // pipelines are archived there
+    return setenv("XDG_STATE_HOME", BINARY_DIR "/metal", 1); // pipelines are archived there
 }
 
 int main(void)

@@ -104,7 +104,7 @@ static void stages_with_threads_say_what_they_say_in_turn(void **state)
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
-    return setenv("XDG_STATE_HOME", METAL_MADE, 1); // pipelines are archived there
+    return setenv("XDG_STATE_HOME", BINARY_DIR "/metal", 1); // pipelines are archived there
 }
 
 int main(void)

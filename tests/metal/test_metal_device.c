@@ -243,7 +243,7 @@ static void pipelines_are_kept_on_disk(void **state)
     struct metal_options options = { .archive = path, .table = &metal_table };
     struct err err = { 0 };
 
-    snprintf(path, sizeof path, METAL_MADE "/test.archive");
+    snprintf(path, sizeof path, BINARY_DIR "/metal/test.archive");
     remove(path);
     for (uint32_t run = 0; run < 3; run++) {
         if (run == 2) { // one that nobody can read is made anew

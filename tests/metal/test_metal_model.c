@@ -356,7 +356,7 @@ static void a_model_that_is_too_large_is_refused(void **state)
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
-    return setenv("XDG_STATE_HOME", METAL_MADE, 1); // pipelines are archived there
+    return setenv("XDG_STATE_HOME", BINARY_DIR "/metal", 1); // pipelines are archived there
 }
 
 int main(void)

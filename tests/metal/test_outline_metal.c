@@ -29,7 +29,7 @@ static void models_take_what_was_predicted(void **state)
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
-    return setenv("XDG_STATE_HOME", METAL_MADE, 1); // pipelines are archived there
+    return setenv("XDG_STATE_HOME", BINARY_DIR "/metal", 1); // pipelines are archived there
 }
 
 int main(void)
