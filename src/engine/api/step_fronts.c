@@ -1,9 +1,9 @@
 // step_fronts.c - see step_fronts.h.
 //
-// A play that took longer than one without cuts by e, with m of them, is late by e/2m at the first, e/2m
-// more behind it, and so on: half of a cut's cost lies before its moment. What is kept of a front is its time
-// less the share of e that came before; since `end` is known only afterwards, that share of the whole play is
-// taken off, and that share of `end` put back.
+// A play with m cuts that took longer than one without by e is taken to be late by e/m behind each of them.
+// Where cuts lie a few whole layers apart, a play has them before commands of one kind, and e is these cuts'
+// own price. What is kept of a front is its time less the share of the whole play that e's share there is;
+// the same share of `end`, which is known only afterwards, is put back.
 #include "engine/api/step_fronts.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -28,11 +28,11 @@ uint32_t fronts_n_cuts(uint32_t n_commands, const struct play_cuts *cuts)
     return cuts->first < n_commands ? (n_commands - 1 - cuts->first) / cuts->every + 1 : 0;
 }
 
-// The share of the cuts' cost that lies before a command's front.
+// The share of a play's cuts that lie before the one at a command.
 static double share_before(const struct fronts *f, uint32_t command)
 {
     struct play_cuts cuts = { .first = (command - 1) % f->every + 1, .every = f->every };
-    return ((command - 1) / f->every + 0.5) / fronts_n_cuts(f->n_commands, &cuts);
+    return (double)((command - 1) / f->every) / fronts_n_cuts(f->n_commands, &cuts);
 }
 
 void fronts_add(struct fronts *f, uint32_t first, const double *ns)
@@ -66,7 +66,7 @@ static void make_rising(double *at, uint32_t *n, uint32_t count)
             at[--to] = at[last];
 }
 
-bool fronts_solve(struct fronts *f, double end, double *ns, struct err *err)
+bool fronts_solve(struct fronts *f, double begin, double end, double *ns, struct err *err)
 {
     double *at = mem_alloc_array((size_t)f->n_commands + 1, sizeof *at);
     uint32_t *n = mem_alloc_array((size_t)f->n_commands + 1, sizeof *n);
@@ -74,9 +74,10 @@ bool fronts_solve(struct fronts *f, double end, double *ns, struct err *err)
     for (uint32_t i = 1; at && n && i < f->n_commands; i++) {
         double *samples = f->samples + (size_t)i * f->room,
                front = f->n[i] ? stats_middle_mean(samples, f->n[i]) + share_before(f, i) * end : at[i - 1];
-        at[i] = front < 0 ? 0 : front > end ? end : front;
+        at[i] = front < begin ? begin : front > end ? end : front;
     }
     if (at && n) {
+        at[0] = begin;
         at[f->n_commands] = end;
         make_rising(at, n, f->n_commands + 1);
         for (uint32_t i = 0; i < f->n_commands; i++)

@@ -20,6 +20,6 @@ void fronts_close(struct fronts *f); // a zeroed one is allowed
 uint32_t fronts_n_cuts(uint32_t n_commands, const struct play_cuts *cuts);
 // ns: as device_sampling.read tells them, n_cuts + 1.
 void fronts_add(struct fronts *f, uint32_t first, const double *ns);
-// The time of each command in a play that takes `end` without cuts; every cut of a play took the same. False:
-// out of memory.
-bool fronts_solve(struct fronts *f, double end, double *ns, struct err *err);
+// The time of each command in a play without cuts, whose end shows at `end`, and the first command's begin
+// would at `begin`: what is before it is the price of showing both. False: out of memory.
+bool fronts_solve(struct fronts *f, double begin, double end, double *ns, struct err *err);

@@ -483,6 +483,20 @@ static bool time_cuts(struct profiling *w, uint32_t every, struct cut_time *time
     return true;
 }
 
+// After how many commands the operations repeat, as those of layers do: nine of ten are the same again. 1:
+// they do not.
+static uint32_t period_of(const struct step_profile *p)
+{
+    for (uint32_t period = 1; period <= p->n_commands / 2; period++) {
+        uint32_t n = p->n_commands - period, n_same = 0;
+        for (uint32_t i = 0; i < n; i++)
+            n_same += !strcmp(p->commands[i].name, p->commands[i + period].name);
+        if (10 * n_same >= 9 * n)
+            return period;
+    }
+    return 1;
+}
+
 // How far cuts must be apart: from the time of plays with one a stage, and with all of them.
 static bool choose_cuts(struct profiling *w, struct err *err)
 {
@@ -494,6 +508,8 @@ static bool choose_cuts(struct profiling *w, struct err *err)
     w->cut_ns = all.n_cuts > one.n_cuts ? fmax(all.ns - one.ns, 0) / (all.n_cuts - one.n_cuts) : 0;
     double n = CUTS_SHARE * one.ns / fmax(w->cut_ns, 1) - 2; // two more: at the begin and the end
     w->every = n >= all.n_cuts ? 1 : (uint32_t)fmin(ceil(all.n_cuts / fmax(n, 1)), most);
+    uint32_t period = period_of(w->profile), whole = (w->every + period - 1) / period * period;
+    w->every = w->every > 1 && whole <= most ? whole : w->every; // the cuts of a play cost alike
     return true;
 }
 
@@ -587,18 +603,19 @@ static double middle_mean(const double *samples, uint32_t n)
     return stats_middle_mean(sorted, n);
 }
 
-// A stage of which a play with cuts took ns: its commands, and their spans in a play that has none.
+// A stage of which a play with cuts took ns: its commands, and their spans in a play that has none. To show
+// its begin and end costs as much as a cut.
 static bool take_fronts(struct profiling *w, uint32_t stage, double ns, struct err *err)
 {
     struct stage_spans *s = &w->profile->spans[stage];
     struct profiled_command *commands = &w->profile->commands[s->first_command];
     struct fronts *f = &w->tapes[stage].fronts;
-    double n_cuts = (double)(f->n_commands - 1) / f->every, cuts = fmin((n_cuts + 1) * w->cut_ns, ns),
+    double n_cuts = (double)(f->n_commands - 1) / f->every, cut = fmin(w->cut_ns, ns / (n_cuts + 1)),
            at = (double)s->times.begun;
 
-    if (!fronts_solve(f, ns - cuts, w->cut_times, err))
+    if (!fronts_solve(f, cut, ns - n_cuts * cut, w->cut_times, err))
         return false;
-    w->profile->cuts_ns += cuts;
+    w->profile->cuts_ns += (n_cuts + 1) * cut;
     s->times.n_lanes = 1;
     for (uint32_t i = 0; i < s->n_commands; i++) {
         commands[i].ns = w->cut_times[i];
