@@ -2,7 +2,8 @@
 //
 // attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
 // sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
-// heads; with sinks all heads but those of 64, since no model has others; up to 64 rows of heads of 512.
+// heads; with sinks all heads but those of 64, since no model has others; heads of 512, which attend_few
+// lacks, where rows must have the same bits in any step.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
@@ -76,14 +77,21 @@ enum attend_family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
 static enum attend_family family_of(const struct cuda_plan *p)
 {
     const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
-    bool sinks = cuda_weight(p, ATTEND_SINKS), halves = s->k_format != KV_F32 && s->v_format != KV_F32,
-         few = p->tape.max_rows <= FEW_ROWS || p->tape.invariant;
-    bool tiles = halves && (s->head_dim == 64 || ((s->head_dim == 128 || s->head_dim == 256) && !sinks));
+    bool halves = s->k_format != KV_F32 && s->v_format != KV_F32,
+         few = (p->tape.max_rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format;
 
-    if (halves && s->head_dim == 512 && !sinks && !few)
-        return ATTEND_MIXED;
-    few = few && s->k_format == s->v_format;
-    return !tiles ? ATTEND_PLAIN : few ? ATTEND_FEW : ATTEND_MIXED;
+    if (!halves || (cuda_weight(p, ATTEND_SINKS) && s->head_dim != 64))
+        return ATTEND_PLAIN;
+    switch (s->head_dim) {
+    case 64:
+    case 128:
+    case 256:
+        return few ? ATTEND_FEW : ATTEND_MIXED;
+    case 512:
+        return p->tape.invariant ? ATTEND_PLAIN : ATTEND_MIXED;
+    default:
+        return ATTEND_PLAIN;
+    }
 }
 
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
