@@ -58,6 +58,22 @@ mma_fp32(f32 (&d)[4], const struct tf32_parts<4> &a, const struct tf32_parts<2> 
     mma_tf32(d, a.high, b.high);
 }
 
+// The same for warps with few tiles: three sums, of which none waits for another.
+struct fp32_sums {
+    f32 parts[3][4];
+};
+static __device__ __forceinline__ void mma_fp32(struct fp32_sums &d, const struct tf32_parts<4> &a,
+                                                const struct tf32_parts<2> &b)
+{
+    mma_tf32(d.parts[0], a.high, b.high);
+    mma_tf32(d.parts[1], a.high, b.low);
+    mma_tf32(d.parts[2], a.low, b.high);
+}
+static __device__ __forceinline__ f32 fp32_sum(const struct fp32_sums &d, u32 i)
+{
+    return d.parts[0][i] + (d.parts[1][i] + d.parts[2][i]);
+}
+
 // A lane's numbers of A [16, 8] at `at`: number (i, j) lies i * down + j * across further.
 static __device__ __forceinline__ struct tf32_parts<4> take_a(const f32 *at, u32 down, u32 across) {
     u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -23,6 +23,8 @@ enum { THREADS = 256, DIM = SCAN_BLOCK_DIM, ROWS = SCAN_BLOCK, PART = 16 }; // P
 // Strides in shared memory, by which the loads of a product meet different banks.
 enum { KEY_STRIDE = DIM + 4, TILE_STRIDE = ROWS + 4, COLUMN_STRIDE = SCAN_COLUMNS + 8 };
 
+enum { FACTOR_WORDS = sizeof(struct scan_factors) / 16 };
+
 extern __shared__ __align__(16) unsigned char scan_shared[];
 
 struct row_block { // rows of a step
@@ -73,29 +75,46 @@ struct prepare_room {
 };
 STATIC_ASSERT(sizeof(struct prepare_room) == SCAN_PREPARE_SHARED);
 
-// A warp takes a row.
-static __device__ void take_row(const struct scan_params &p, u32 head, const struct row_block &b, u32 i,
-                                struct prepare_room &room)
+// A warp takes every eighth row, all of its loads at once.
+static __device__ void take_rows(const struct scan_params &p, u32 head, const struct row_block &b,
+                                 struct prepare_room &room)
 {
-    u32 lane = threadIdx.x % 32,
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32,
         key_head = scan_key_head(p.args.n_heads, p.args.n_k_heads, p.args.flags, head);
-    bool delta = p.args.flags & SCAN_DELTA, exists = i < b.n;
+    bool delta = p.args.flags & SCAN_DELTA;
+    float4 x[ROWS / 8][2];
 
 #pragma unroll
-    for (u32 which = 0; which < 2; which++) {
-        float4 x = make_float4(0, 0, 0, 0);
-        if (exists && 4 * lane < p.args.d_k)
-            x = ((const float4 *)key_at(p, key_head, b.row + i, which))[lane];
-        ((float4 *)room.keys[which][i])[lane] = x;
-        f32 sum = warp_sum(x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w);
-        if (lane == 0)
-            room.length[which][i] =
-                delta ? 1 / sqrtf(sum + SCAN_EPS) / (which ? sqrtf((f32)p.args.d_k) : 1) : 1;
-    }
-    if (lane > 0)
+    for (u32 i = 0; i < ROWS / 8; i++)
+#pragma unroll
+        for (u32 which = 0; which < 2; which++) {
+            u32 row = 8 * i + warp;
+            x[i][which] = make_float4(0, 0, 0, 0);
+            if (row < b.n && 4 * lane < p.args.d_k)
+                x[i][which] = ((const float4 *)key_at(p, key_head, b.row + row, which))[lane];
+        }
+#pragma unroll
+    for (u32 i = 0; i < ROWS / 8; i++)
+#pragma unroll
+        for (u32 which = 0; which < 2; which++) {
+            float4 v = x[i][which];
+            f32 sum = warp_sum(v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w);
+            ((float4 *)room.keys[which][8 * i + warp])[lane] = v;
+            if (lane == 0)
+                room.length[which][8 * i + warp] =
+                    delta ? 1 / sqrtf(sum + SCAN_EPS) / (which ? sqrtf((f32)p.args.d_k) : 1) : 1;
+        }
+}
+
+static __device__ void take_row_gates(const struct scan_params &p, u32 head, const struct row_block &b,
+                                      struct prepare_room &room)
+{
+    u32 i = threadIdx.x;
+
+    if (i >= ROWS)
         return;
     f32 rule = 0;
-    f32 log_decay = exists ? take_gates(p, head, b.row + i, rule) : 0;
+    f32 log_decay = i < b.n ? take_gates(p, head, b.row + i, rule) : 0;
     room.rule[i] = rule;
     room.logs[i] = log_decay < -200 ? -200 : log_decay; // its exponential is 0 either way
 }
@@ -159,6 +178,7 @@ static __device__ void solve_rows(u32 n, struct prepare_room &room)
         if (column < first + PART) {
             u32 row = first + threadIdx.x / ROWS * 4;
             f32 sum[4] = { 0, 0, 0, 0 };
+#pragma unroll 4
             for (u32 l = column / PART * PART; l < first; l++)
 #pragma unroll
                 for (u32 i = 0; i < 4; i++)
@@ -216,8 +236,8 @@ static __device__ void prepare(const struct scan_params &p, u32 head, const stru
     struct prepare_room &room = *(struct prepare_room *)scan_shared;
 
     __syncthreads(); // the block before is done
-    for (u32 i = threadIdx.x / 32; i < ROWS; i += THREADS / 32)
-        take_row(p, head, b, i, room);
+    take_row_gates(p, head, b, room);
+    take_rows(p, head, b, room);
     __syncthreads();
     if (threadIdx.x < 32)
         add_up_logs(room);
@@ -308,9 +328,12 @@ static __device__ void fetch_tiles(const struct block_walk &w, const struct row_
                        (exists ? w.column + at : 0),
                    exists);
     }
-    if (threadIdx.x < ROWS)
-        w.room.factors[threadIdx.x] =
-            threadIdx.x < b.n ? w.p.factors[(u64)(b.row + threadIdx.x) * a.n_heads + w.head] : scan_factors{};
+    for (u32 i = threadIdx.x; i < ROWS * FACTOR_WORDS; i += THREADS) {
+        u32 row = i / FACTOR_WORDS, at = i % FACTOR_WORDS * 4;
+        const struct scan_factors *from =
+            &w.p.factors[(u64)(b.row + (row < b.n ? row : 0)) * a.n_heads + w.head];
+        copy_begin((f32 *)&w.room.factors[row] + at, (const f32 *)from + at, row < b.n);
+    }
 }
 
 // The place in device memory of the two columns of tile j that a lane has, or none.
@@ -382,7 +405,8 @@ static __device__ __forceinline__ u32 column_of(const struct warp_place &at, u32
 }
 
 // S^T k and S^T q, of rows as they lie in the step.
-static __device__ void ask_state(const struct block_walk &w, u32 stage, f32 (&found)[2][4], f32 (&out)[2][4])
+static __device__ void ask_state(const struct block_walk &w, u32 stage, struct fp32_sums (&found)[2],
+                                 struct fp32_sums (&out)[2])
 {
     struct warp_place at = warp_place();
     bool delta = w.p.args.flags & SCAN_DELTA;
@@ -404,7 +428,7 @@ static __device__ void ask_state(const struct block_walk &w, u32 stage, f32 (&fo
 
 // d += T or P times what lies in `columns`: no row reads those below it.
 static __device__ void add_rows(const struct block_walk &w, u32 which,
-                                const f32 (&columns)[ROWS][COLUMN_STRIDE], f32 (&d)[2][4])
+                                const f32 (&columns)[ROWS][COLUMN_STRIDE], struct fp32_sums (&d)[2])
 {
     struct warp_place at = warp_place();
 
@@ -418,11 +442,11 @@ static __device__ void add_rows(const struct block_walk &w, u32 which,
 }
 
 // U, for all to read.
-static __device__ void move_rows(const struct block_walk &w, const f32 (&found)[2][4])
+static __device__ void move_rows(const struct block_walk &w, const struct fp32_sums (&found)[2])
 {
     struct warp_place at = warp_place();
     bool delta = w.p.args.flags & SCAN_DELTA;
-    f32 moved[2][4] = {};
+    struct fp32_sums moved[2] = {};
 
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
@@ -430,7 +454,7 @@ static __device__ void move_rows(const struct block_walk &w, const f32 (&found)[
         const struct scan_factors &f = w.room.factors[row];
         f32 asked = f.rule * w.room.values[row][column];
         if (delta)
-            w.room.values[row][column] = asked + f.found * found[i / 4][i % 4];
+            w.room.values[row][column] = asked + f.found * fp32_sum(found[i / 4], i % 4);
         else
             w.room.moved[row][column] = asked;
     }
@@ -439,29 +463,28 @@ static __device__ void move_rows(const struct block_walk &w, const f32 (&found)[
         add_rows(w, 0, w.room.values, moved);
 #pragma unroll
         for (u32 i = 0; i < 8; i++)
-            w.room.moved[row_of(at, i % 4)][column_of(at, i / 4, i % 4)] = moved[i / 4][i % 4];
+            w.room.moved[row_of(at, i % 4)][column_of(at, i / 4, i % 4)] = fp32_sum(moved[i / 4], i % 4);
     }
     __syncthreads();
 }
 
-static __device__ void give_out(const struct block_walk &w, const struct row_block &b, f32 (&out)[2][4])
+static __device__ void give_out(const struct block_walk &w, const struct row_block &b,
+                                const struct fp32_sums (&asked)[2])
 {
     const struct scan_args &a = w.p.args;
     struct warp_place at = warp_place();
     f32 skip = w.p.d ? w.p.d[w.head] : 0;
+    struct fp32_sums moved[2] = {};
 
-#pragma unroll
-    for (u32 i = 0; i < 8; i++)
-        out[i / 4][i % 4] *= w.room.factors[row_of(at, i % 4)].out;
-    add_rows(w, 1, w.room.moved, out);
+    add_rows(w, 1, w.room.moved, moved);
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
         u32 row = row_of(at, i % 4), column = column_of(at, i / 4, i % 4);
+        f32 out = w.room.factors[row].out * fp32_sum(asked[i / 4], i % 4) + fp32_sum(moved[i / 4], i % 4);
         if (w.p.d)
-            out[i / 4][i % 4] += skip * w.room.values[row][column];
+            out += skip * w.room.values[row][column];
         if (row < b.n && w.column + column < a.d_v)
-            w.p.out[((u64)(b.row + row) * a.n_heads + w.head) * a.d_v + w.column + column] =
-                out[i / 4][i % 4];
+            w.p.out[((u64)(b.row + row) * a.n_heads + w.head) * a.d_v + w.column + column] = out;
     }
 }
 
@@ -472,33 +495,43 @@ static __device__ void move_state(struct block_walk &w, const struct row_block &
 
     if (first >= w.p.args.d_k)
         return;
-#pragma unroll
-    for (u32 i = 0; i < SCAN_COLUMNS / 2; i++)
-        w.state[i / 4][i % 4] *= decay;
+    struct fp32_sums added[SCAN_COLUMNS / 8] = {};
 #pragma unroll 4
     for (u32 k = 0; k < b.n; k += 8) {
         struct tf32_parts<4> keys = take_a(&w.room.keys[stage][0][k][first], 1, KEY_STRIDE);
         f32 kept[2] = { w.room.factors[k + t].kept, w.room.factors[k + t + 4].kept };
 #pragma unroll
         for (u32 j = 0; j < SCAN_COLUMNS / 8; j++)
-            mma_fp32(w.state[j], keys, take_b(&w.room.moved[k][8 * j], COLUMN_STRIDE, 1, kept[0], kept[1]));
+            mma_fp32(added[j], keys, take_b(&w.room.moved[k][8 * j], COLUMN_STRIDE, 1, kept[0], kept[1]));
     }
+#pragma unroll
+    for (u32 i = 0; i < SCAN_COLUMNS / 2; i++)
+        w.state[i / 4][i % 4] = decay * w.state[i / 4][i % 4] + fp32_sum(added[i / 4], i % 4);
 }
 
-// The rows of the sequence that begins at `row`; where they end.
+// The block that begins at `row`, if the sequence goes on there.
+static __device__ __forceinline__ struct row_block block_at(const struct step *step, u32 row)
+{
+    return { row, sequence_goes_on(step, row) ? block_rows(block_look(step, row)) : 0 };
+}
+
+// The rows of the sequence that begins at `row`; where they end. What the step says of the block behind the
+// next is asked for before this one's products, and used after them.
 static __device__ u32 walk_blocks(struct block_walk &w, u32 row)
 {
     const struct step *step = w.p.step;
-    struct row_block b = { row, block_rows(block_look(step, row)) };
+    struct row_block b = { row, block_rows(block_look(step, row)) }, next = block_at(step, row + b.n);
 
     take_state(w, step_states_from(step)[row]);
     __syncthreads(); // the sequence before is done
     fetch_keys(w, b, 0);
     copies_close();
     for (u32 stage = 0; b.n > 0; stage ^= 1) {
-        struct row_block next = { b.row + b.n, 0 };
-        if (sequence_goes_on(step, next.row))
-            next.n = block_rows(block_look(step, next.row));
+        struct row_block behind = { next.row + next.n, 0 };
+        struct row_marks marks = block_look(step, behind.row);
+        bool goes_on = next.n > 0 && sequence_goes_on(step, behind.row);
+        u32 to = step_states_to(step)[next.row - 1];
+
         __syncthreads(); // the block before is done
         fetch_tiles(w, b);
         copies_close();
@@ -508,17 +541,18 @@ static __device__ u32 walk_blocks(struct block_walk &w, u32 row)
         share_state(w);
         copies_wait<2>();
         __syncthreads();
-        f32 found[2][4] = {}, out[2][4] = {};
+        struct fp32_sums found[2] = {}, out[2] = {};
         ask_state(w, stage, found, out);
         copies_wait<1>();
         __syncthreads();
         move_rows(w, found);
         give_out(w, b, out);
         move_state(w, b, stage);
-        u32 to = step_states_to(step)[next.row - 1];
         if (to != STATE_NONE)
             give_state(w, to);
+        behind.n = goes_on ? block_rows(marks) : 0;
         b = next;
+        next = behind;
     }
     return b.row;
 }
