@@ -101,18 +101,19 @@ static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uin
 
     tape_label(t, "layer%u.qkv", l);
     struct tensor q = record_queries(t, s, l, x, kv);
-    op_latent_store(t, (struct latent_store){ .in = kv,
-                                              .norm = w->kv_a_norm,
-                                              .angles = angles,
-                                              .pages = s->pages[l - s->first],
-                                              .pairs = s->model->pairs,
-                                              .eps = latent_eps });
-    op_latent_project(t, (struct latent_project){ .out = absorbed,
-                                                  .in = q,
-                                                  .w = w->k_b,
-                                                  .angles = angles,
-                                                  .n_heads = c->n_heads,
-                                                  .pairs = s->model->pairs });
+    op_latent_qk(t,
+                 (struct latent_store){ .in = kv,
+                                        .norm = w->kv_a_norm,
+                                        .angles = angles,
+                                        .pages = s->pages[l - s->first],
+                                        .pairs = s->model->pairs,
+                                        .eps = latent_eps },
+                 (struct latent_project){ .out = absorbed,
+                                          .in = q,
+                                          .w = w->k_b,
+                                          .angles = angles,
+                                          .n_heads = c->n_heads,
+                                          .pairs = s->model->pairs });
     if (c->beta > 0 && s->history_stride > s->model->config.rope[0].original_context) // else it is 1
         op_temper(t, (struct temper){ .out = absorbed,
                                       .in = absorbed,

@@ -113,6 +113,34 @@ static void projections_of_every_format(void **state)
     }
 }
 
+// Limits of projections; keys are compared by what pages can hold.
+static void keys_and_queries_in_one(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_SIZES; i++)
+        for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+            struct op_shape c = { .format = formats[(5 * i + r) % N_FORMATS],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .past = 3,
+                                  .head_dim = sizes[i].key,
+                                  .n_out = sizes[i].latent,
+                                  .n_cols = 256,
+                                  .n_kv_heads = 1,
+                                  .n_heads = sizes[i].n_heads < 20 ? sizes[i].n_heads : 20,
+                                  .k_format = i % 2 ? KV_F16 : KV_BF16,
+                                  .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                                  .exact = r % 5 == 1,
+                                  .invariant = r % 5 == 2,
+                                  .limit = 5e-5 };
+            struct sides s;
+            sides_open(&s, gpu, &c, record_latent_qk);
+            sides_compare(&s, "latent_qk", &c);
+            sides_close(&s);
+        }
+}
+
 // A row's result with --invariant: alone in the step, and last of many.
 static void a_row_has_the_same_bits_in_any_company(void **state)
 {
@@ -167,11 +195,9 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_every_size),
-        cmocka_unit_test(attention_with_every_end),
-        cmocka_unit_test(keys_of_every_format),
-        cmocka_unit_test(projections_of_every_format),
-        cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(attention_of_every_size), cmocka_unit_test(attention_with_every_end),
+        cmocka_unit_test(keys_of_every_format),    cmocka_unit_test(projections_of_every_format),
+        cmocka_unit_test(keys_and_queries_in_one), cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

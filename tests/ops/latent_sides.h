@@ -44,6 +44,25 @@ static inline void record_latent_project(struct side *s, const struct op_shape *
     op_latent_project(s->tape, p);
 }
 
+// Key of n_out numbers that do not rotate; a head's queries have n_cols.
+static inline void record_latent_qk(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_rotated = c->head_dim - c->n_out;
+    struct latent_store store = { .in = side_tensor(s, c->head_dim, ROWS_STEP),
+                                  .norm = side_vector(s, c->n_out),
+                                  .angles = side_tensor(s, n_rotated, ROWS_STEP),
+                                  .pages = latent_pages(s, c),
+                                  .pairs = c->pairs,
+                                  .eps = 1e-6f };
+    struct latent_project p = { .in = side_tensor(s, c->n_heads * (c->n_cols + n_rotated), ROWS_STEP),
+                                .w = side_weight(s, c->format, c->n_heads * c->n_out, c->n_cols),
+                                .angles = store.angles,
+                                .n_heads = c->n_heads,
+                                .pairs = c->pairs };
+    p.out = side_tensor(s, c->n_heads * c->head_dim, ROWS_STEP);
+    op_latent_qk(s->tape, store, p);
+}
+
 // Pages first: they hold the same for any number of rows.
 static inline void record_latent_attend(struct side *s, const struct op_shape *c)
 {

@@ -7,44 +7,15 @@
 //
 // No pipeline but weights requested before the wait, no epilogue. The order of a sum depends on n_cols and
 // the format alone.
-#include "device/cuda/pages.cuh"
 #include "gemm/cuda/row_plain.cuh"
-#include "ops/latent/latent_rotate.cuh"
+#include "ops/latent/latent_store.cuh"
 
-// A block takes a row: the key is made in shared memory.
+// A block takes a row.
 extern "C" __global__ void __launch_bounds__(LATENT_STORE_THREADS)
     latent_store(const __grid_constant__ struct latent_store_params p)
 {
-    extern __shared__ __align__(16) f32 key[]; // [head_dim]
-    __shared__ f32 room[33];
-    const struct page_shape &s = p.args.pages;
-    u32 row = blockIdx.x, n_latent = p.args.latent_dims, n_rotated = s.head_dim - n_latent;
-    f32 squares = 0;
-
     wait_for_inputs();
-    if (row >= p.step->n_rows)
-        return;
-    const f32 *in = p.in + (u64)row * s.head_dim;
-    for (u32 d = threadIdx.x; d < n_latent; d += LATENT_STORE_THREADS) {
-        f32 x = in[d];
-        squares += x * x;
-        key[d] = x * p.norm[d];
-    }
-    f32 factor = norm_factor(block_sum(squares, room), n_latent, p.args.eps);
-    for (u32 d = threadIdx.x; d < n_latent; d += LATENT_STORE_THREADS)
-        key[d] *= factor;
-    for (u32 i = threadIdx.x; i < n_rotated / 2; i += LATENT_STORE_THREADS)
-        latent_rotate_pair(in + n_latent, key + n_latent, p.angles + (u64)row * n_rotated, i, n_rotated,
-                           p.args.pairs);
-    __syncthreads();
-    u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS;
-    u32 page = p.table[(u64)step_slots(p.step)[row] * s.max_pages + position / PAGE_TOKENS];
-    struct page_side side = { &s, p.pages, false };
-    for (u32 d = threadIdx.x; d < s.head_dim; d += LATENT_STORE_THREADS)
-        if (s.head_dim % 32 == 0)
-            page_put_block(side, page, 0, token, d, key[d]);
-        else
-            page_put(side, page, 0, token, d, key[d]);
+    latent_store_rows(p, p.step, blockIdx.x, gridDim.x);
 }
 
 // A lane's block of 32 weights times activations.
@@ -132,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(LATENT_PROJECT_THREADS, 5)
 
     if (blockIdx.x >= p.n_products) {
         wait_for_inputs();
-        latent_rotate_rest(p, blockIdx.x - p.n_products);
+        latent_project_rest(p);
     } else if (p.w.format > QUANT_BF16) {
         FOR_QUANTISED(p.w.format, project_row(p, lane_row<F>(p, row), at))
     } else {

@@ -1,10 +1,11 @@
-// latent_project, latent_store, latent_attend: attention in a latent space (MLA; DeepSeek-AI, 2024), with
-// absorbed matrices.
+// latent_project, latent_store, latent_qk, latent_attend: attention in a latent space (MLA; DeepSeek-AI,
+// 2024), with absorbed matrices.
 //
 // A page holds one vector per token for all heads, its key: [latent, rotated]. Its value is the latent, so
 // there is no V.
 //   latent_store:    key = [rmsnorm(l) * norm, rope(k)]    of a row's kv = [l, k]
 //   latent_project:  out[h] = [W[h] x, rope(y)]            of a row's in[h] = [x, y]; y may be empty
+//   latent_qk:       both, of a row's key and queries, which need nothing of each other; in parts the two
 //   latent_attend:   s[h][j] = scale * q[h] . key[j]       for j = 0..position of the row
 //                    out[h] = sum over j of softmax(s[h])[j] * latent[j]
 // A layer projects its queries by Wuk (x is the part that does not rotate), attends, and projects the result
@@ -35,9 +36,21 @@ struct latent_project_args {
 };
 STATIC_ASSERT(sizeof(struct latent_project_args) == 32);
 
+struct latent_qk_args {
+    struct latent_store_args store;
+    struct latent_project_args project;
+};
+STATIC_ASSERT(sizeof(struct latent_qk_args) == 64);
+
 // Operand numbers, for the kernels. latent_attend's arguments are struct attend_args with latent_dims.
 enum { LATENT_STORE_IN, LATENT_STORE_NORM, LATENT_STORE_ANGLES, LATENT_STORE_PAGES, LATENT_STORE_TABLE };
 enum { LATENT_PROJECT_IN, LATENT_PROJECT_W, LATENT_PROJECT_ANGLES, LATENT_PROJECT_WORK, LATENT_PROJECT_OUT };
+enum { // the first are latent_store's
+    LATENT_QK_Q = LATENT_STORE_TABLE + 1,
+    LATENT_QK_W,
+    LATENT_QK_WORK,
+    LATENT_QK_OUT
+};
 enum { LATENT_ATTEND_Q, LATENT_ATTEND_PAGES, LATENT_ATTEND_TABLE, LATENT_ATTEND_OUT, LATENT_ATTEND_WORK };
 
 // Columns (of 4 bytes) of workspace per row: each head's x, packed.
@@ -66,6 +79,12 @@ struct latent_project {
     enum rope_pairs pairs;
 };
 void op_latent_project(struct tape *t, struct latent_project p);
+
+// p.angles are s.angles.
+void op_latent_qk(struct tape *t, struct latent_store s, struct latent_project p);
+// The commands of its parts, for devices that play them one by one.
+enum { LATENT_QK_N_PARTS = 2 };
+void latent_qk_parts(const struct command *c, struct command parts[LATENT_QK_N_PARTS]);
 
 struct latent_attend {
     struct tensor out; // [rows, n_heads * latent_dims]

@@ -10,14 +10,20 @@
 
 enum { ALONE_ROWS = 64, MOST_ROWS_AT_ONCE = 64 };
 
+static struct latent_store_params store_params(const struct cuda_plan *p,
+                                               const struct latent_store_args *args)
+{
+    return (struct latent_store_params){ .in = cuda_at(p, LATENT_STORE_IN),
+                                         .norm = cuda_at(p, LATENT_STORE_NORM),
+                                         .angles = cuda_at(p, LATENT_STORE_ANGLES),
+                                         .pages = cuda_at(p, LATENT_STORE_PAGES),
+                                         .table = cuda_at(p, LATENT_STORE_TABLE),
+                                         .args = *args };
+}
+
 void cuda_plan_latent_store(struct cuda_plan *p)
 {
-    struct latent_store_params params = { .in = cuda_at(p, LATENT_STORE_IN),
-                                          .norm = cuda_at(p, LATENT_STORE_NORM),
-                                          .angles = cuda_at(p, LATENT_STORE_ANGLES),
-                                          .pages = cuda_at(p, LATENT_STORE_PAGES),
-                                          .table = cuda_at(p, LATENT_STORE_TABLE),
-                                          .args = *(const struct latent_store_args *)p->command->args };
+    struct latent_store_params params = store_params(p, (const struct latent_store_args *)p->command->args);
     struct cuda_shape shape = { { p->tape.max_rows, 1, 1 },
                                 LATENT_STORE_THREADS,
                                 params.args.pages.head_dim * 4 };
@@ -25,31 +31,62 @@ void cuda_plan_latent_store(struct cuda_plan *p)
     cuda_launch_add(p, "latent_store", shape, &params, sizeof params);
 }
 
-void cuda_plan_latent_project(struct cuda_plan *p)
+static struct latent_project_params project_params(const struct cuda_plan *p,
+                                                   const struct latent_project_args *args)
 {
-    struct latent_project_params params = { .in = cuda_at(p, LATENT_PROJECT_IN),
-                                            .angles = cuda_at(p, LATENT_PROJECT_ANGLES),
-                                            .out = cuda_at(p, LATENT_PROJECT_OUT),
-                                            .w = weight_layout_of(p, LATENT_PROJECT_W),
-                                            .args = *(const struct latent_project_args *)p->command->args };
-    const struct latent_project_args *a = &params.args;
+    return (struct latent_project_params){ .in = cuda_at(p, LATENT_PROJECT_IN),
+                                           .angles = cuda_at(p, LATENT_PROJECT_ANGLES),
+                                           .out = cuda_at(p, LATENT_PROJECT_OUT),
+                                           .w = weight_layout_of(p, LATENT_PROJECT_W),
+                                           .args = *args };
+}
+
+// store: whether the launch stores keys too.
+static void launch_project(struct cuda_plan *p, struct latent_project_params *params, bool store)
+{
+    const struct latent_project_args *a = &params->args;
     u32 rows = p->tape.max_rows;
     bool tiles = !a->exact && a->n_cols % 32 == 0 && (rows > 1 || p->tape.invariant),
          few = rows <= LATENT_PROJECT_FEW_ROWS;
 
-    params.n_products =
+    params->n_products =
         tiles ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
               : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES);
     u32 y = tiles ? divide_up(rows, few ? LATENT_PROJECT_FEW_ROWS : LATENT_PROJECT_MANY_ROWS)
                   : (rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE);
-    struct cuda_shape shape = { { params.n_products + (a->n_rotated ? a->n_heads : 0), y, 1 },
+    params->n_stores = store ? divide_up(rows, y * LATENT_STORE_ROWS) : 0;
+    struct cuda_shape shape = { { params->n_products + (a->n_rotated ? a->n_heads : 0) + params->n_stores, y,
+                                  1 },
                                 tiles ? LATENT_PROJECT_MANY_THREADS : LATENT_PROJECT_THREADS,
-                                0 };
+                                store ? params->store.args.pages.head_dim * 4 : 0 };
     cuda_launch_add(p,
                     !tiles ? "latent_project"
                     : few  ? "latent_project_few"
                            : "latent_project_many",
-                    shape, &params, sizeof params);
+                    shape, params, sizeof *params);
+}
+
+void cuda_plan_latent_project(struct cuda_plan *p)
+{
+    struct latent_project_params params =
+        project_params(p, (const struct latent_project_args *)p->command->args);
+
+    launch_project(p, &params, false);
+}
+
+// One launch of both.
+void cuda_plan_latent_qk(struct cuda_plan *p)
+{
+    const struct latent_qk_args *args = (const struct latent_qk_args *)p->command->args;
+    const struct command *whole = p->command;
+    struct command parts[LATENT_QK_N_PARTS];
+
+    latent_qk_parts(whole, parts);
+    p->command = &parts[1];
+    struct latent_project_params params = project_params(p, &args->project);
+    p->command = whole; // its first operands are the store's
+    params.store = store_params(p, &args->store);
+    launch_project(p, &params, true);
 }
 
 static void launch_plain(struct cuda_plan *p, const struct latent_attend_params *params)

@@ -20,10 +20,13 @@ struct latent_project_params {
     DEVICE_AT(f32) out;
     struct weight_planes w;
     struct latent_project_args args;
-    u32 n_products, reserved; // blocks of the grid that multiply; those behind them rotate
+    // blocks of the grid that multiply; of those behind them a block a head rotates, and the last ones store
+    u32 n_products, n_stores;
+    struct latent_store_params store;
 };
 enum {
     LATENT_STORE_THREADS = 128,
+    LATENT_STORE_ROWS = 8, // of a block of another kernel, about
     LATENT_PROJECT_THREADS = 128,
     LATENT_PROJECT_LANES = 8,
     LATENT_PROJECT_MANY_THREADS = 256,

@@ -11,7 +11,7 @@
 // become bf16 in shared memory, 64 columns at a time: fp16 would overflow in absorbed queries. The order of a
 // sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
-#include "ops/latent/latent_rotate.cuh"
+#include "ops/latent/latent_store.cuh"
 
 // STRIDE in halves: rows of ldmatrix fall into different banks.
 enum { TILE = LATENT_PROJECT_TILE, STEP = 64, STRIDE = STEP + 8, THREADS = LATENT_PROJECT_MANY_THREADS };
@@ -180,7 +180,7 @@ static __device__ __forceinline__ void store_tile(const struct latent_project_pa
             }
 }
 
-// grid: (heads times tiles of a head's rows, then a block a head that rotates; tiles of the step's rows)
+// grid: (heads times tiles of a head's rows, then blocks that rotate and store; tiles of the step's rows)
 template <u32 ROWS> static __device__ __forceinline__ void project_tile(const struct latent_project_params &p)
 {
     __shared__ struct project_tiles<ROWS> t;
@@ -193,7 +193,7 @@ template <u32 ROWS> static __device__ __forceinline__ void project_tile(const st
         load_w(p, t, at, 0);
     wait_for_inputs();
     if (blockIdx.x >= p.n_products) {
-        latent_rotate_rest(p, blockIdx.x - p.n_products);
+        latent_project_rest(p);
         return;
     }
     if (at.first_row >= p.step->n_rows)
