@@ -400,6 +400,53 @@ static void an_encoders_layer_is_nine_launches(void **state)
     }
 }
 
+// One or two products of normed rows, in formats that share a launch and in others.
+static void products_of_normed_rows_are_launches_of_some_blocks(void **state)
+{
+    static const enum quant formats[] = { QUANT_F32, QUANT_BF16, QUANT_Q4_0, QUANT_Q3_K, QUANT_Q8_0 };
+    static const uint32_t rows[] = { 1, 7, 16, 32, 64, 300 };
+    struct cuda cuda = fake_hopper();
+
+    (void)state;
+    for (uint32_t i = 0; i < 5 * 6 * 6 * 3; i++) {
+        uint32_t second = i / 5 % 6, mode = i / 180, n_cols = rows[i / 30 % 6] > 16 ? 768 : 2048;
+        struct tape_limits limits = {
+            .max_rows = rows[i / 30 % 6], .max_outputs = 1, .exact = mode == 1, .invariant = mode == 2
+        };
+        struct tape *t = tape_create(&cuda.device, limits);
+        static struct buffer input = { .bytes = 1 << 30 };
+        struct weight weights[3];
+        struct err err = { 0 };
+        for (uint32_t w = 0; w < 3; w++) {
+            fake_weight(&cuda, &weights[w], w ? 32 + 6 * w : 1, n_cols);
+            weights[w].format = w ? formats[w > 1 && second < 5 ? second : i % 5] : QUANT_F32;
+        }
+        struct matmul_normed m = { .in = tape_tensor_bound(t, n_cols, ROWS_STEP, &input),
+                                   .norm = &weights[0],
+                                   .w = &weights[1],
+                                   .out = tape_tensor(t, weights[1].n_rows, ROWS_STEP),
+                                   .eps = 1e-5f };
+        if (second < 5) {
+            m.v = &weights[2];
+            m.more = tape_tensor(t, weights[2].n_rows, ROWS_STEP);
+        }
+        op_matmul_normed(t, m);
+        assert_ok(tape_seal(t, &err), &err);
+        const struct cuda_plan *plan = &((struct cuda_tape *)t->native)->plan;
+        for (uint32_t l = 0; l < plan->n_launches; l++) {
+            const struct cuda_launch *launch = &plan->launches[l];
+            if (!(launch->grid[0] * launch->grid[1] * launch->grid[2] > 0 && launch->block > 0))
+                fail_msg("%s: %u x %u x %u blocks of %u; rows %u, formats %u %u, mode %u",
+                         (const char *)launch->function, launch->grid[0], launch->grid[1], launch->grid[2],
+                         launch->block, limits.max_rows, weights[1].format,
+                         second < 5 ? weights[2].format : 0, mode);
+        }
+        tape_destroy(t);
+        for (uint32_t w = 0; w < 3; w++)
+            give_memory(&cuda.device, &weights[w].buffer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +454,7 @@ int main(void)
         cmocka_unit_test(seal_decides_trace_prints_and_diff_judges),
         cmocka_unit_test(cuda_hands_on_what_the_next_kernel_reads),
         cmocka_unit_test(an_encoders_layer_is_nine_launches),
+        cmocka_unit_test(products_of_normed_rows_are_launches_of_some_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     else if (shape.shared > p->device.shared_bytes)
         err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of shared memory, the device has %u", kernel,
                 shape.shared, p->device.shared_bytes);
-    else if (shape.shared > 48 * 1024)
+    else if (shape.shared + STATIC_SHARED_BYTES > 48 * 1024) // the kernel's own counts too
         cuda_check(p->cuda,
                    p->cuda->cu->function_set(l->function, CU_FUNCTION_MAX_DYNAMIC_SHARED,
                                              (int)p->device.shared_bytes),
