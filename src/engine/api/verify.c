@@ -33,7 +33,8 @@ static double limit_of(const struct stage *s, const char *name)
     const struct stage_shape *shape = &s->shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
     bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 ||
-                   strcmp(name, "experts_down") == 0 || strcmp(name, "latent_project") == 0;
+                   strcmp(name, "matmul_normed") == 0 || strcmp(name, "experts_down") == 0 ||
+                   strcmp(name, "latent_project") == 0 || strcmp(name, "latent_qk") == 0;
     bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0 || strcmp(name, "moe") == 0,
          attend = strcmp(name, "attend") == 0 || strcmp(name, "latent_attend") == 0,
          stores =
