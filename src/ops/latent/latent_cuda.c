@@ -50,7 +50,7 @@ static void launch_project(struct cuda_plan *p, struct latent_project_params *pa
          few = rows <= LATENT_PROJECT_FEW_ROWS;
 
     params->n_products =
-        tiles ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
+        tiles ? a->n_heads * divide_up(a->n_rows, few ? LATENT_PROJECT_FEW_TILE : LATENT_PROJECT_TILE)
               : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / LATENT_PROJECT_LANES);
     u32 y = tiles ? divide_up(rows, few ? LATENT_PROJECT_FEW_ROWS : LATENT_PROJECT_MANY_ROWS)
                   : (rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE);

@@ -30,7 +30,8 @@ enum {
     LATENT_PROJECT_THREADS = 128,
     LATENT_PROJECT_LANES = 8,
     LATENT_PROJECT_MANY_THREADS = 256,
-    LATENT_PROJECT_TILE = 128, // rows of a head's matrix; of the step:
+    LATENT_PROJECT_TILE = 128, // rows of a head's matrix
+    LATENT_PROJECT_FEW_TILE = 32,
     LATENT_PROJECT_FEW_ROWS = 16,
     LATENT_PROJECT_MANY_ROWS = 128
 };

@@ -1,25 +1,29 @@
 // latent_project_many.cu - latent_project on tensor cores for several rows; see latent.h.
 //
-// Computes   out[h] = W[h] x   for 16 or 128 rows of the step and 128 rows of one head's matrix.
+// Computes   out[h] = W[h] x   for some rows of the step and of one head's matrix.
 //
-//                    128 rows of W[h]
-//                  +------------------+
-//   16 or 128 rows |  mma.m16n8k16    |     k advances by 64 columns a step
-//   of x           +------------------+
-//
+//                 128 rows of W[h]                         32 rows of W[h]
+//               +------------------+                     +-----------------+
+//   128 rows    |  mma.m16n8k16    |          16 rows    |  two warps of   |
+//   of x        +------------------+          of x       |  16 by 16       |
+//                64 columns a step                       +-----------------+
+//                                                        256 columns a step: for few rows
 // Pipeline: none but the other block of the SM; the first step's weights are read before the wait. Both sides
-// become bf16 in shared memory, 64 columns at a time: fp16 would overflow in absorbed queries. The order of a
-// sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
+// become bf16 in shared memory, a step's columns at a time: fp16 would overflow in absorbed queries. The
+// order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/latent/latent_store.cuh"
 
-// STRIDE in halves: rows of ldmatrix fall into different banks.
-enum { TILE = LATENT_PROJECT_TILE, STEP = 64, STRIDE = STEP + 8, THREADS = LATENT_PROJECT_MANY_THREADS };
-static_assert(THREADS == TILE * STEP / 32, "a thread unpacks a block of 32 weights a step");
+enum { THREADS = LATENT_PROJECT_MANY_THREADS };
 
+// A thread unpacks a block of 32 weights a step. STRIDE in halves: rows of ldmatrix fall into different
+// banks.
 template <u32 ROWS> struct project_tiles {
-    alignas(16) __nv_bfloat16 x[ROWS][STRIDE];
-    alignas(16) __nv_bfloat16 w[TILE][STRIDE];
+    static constexpr u32 tile =
+                             ROWS == LATENT_PROJECT_FEW_ROWS ? LATENT_PROJECT_FEW_TILE : LATENT_PROJECT_TILE,
+                         step = THREADS * 32 / tile, stride = step + 8;
+    alignas(16) __nv_bfloat16 x[ROWS][stride];
+    alignas(16) __nv_bfloat16 w[tile][stride];
 };
 
 // Of a block: the head, and the first rows of its matrix and of the step.
@@ -28,17 +32,22 @@ struct project_place {
 };
 
 template <u32 ROWS> struct project_sums { // of a warp
-    static constexpr u32 row_warps = ROWS / 64 > 0 ? ROWS / 64 : 1, rows = ROWS / row_warps,
-                         columns = TILE / (THREADS / 32 / row_warps);
+    static constexpr u32 tile = project_tiles<ROWS>::tile, row_warps = ROWS / 64 > 0 ? ROWS / 64 : 1,
+                         rows = ROWS / row_warps, even = tile / (THREADS / 32 / row_warps),
+                         columns = even > 16 ? even : 16;
     f32 v[rows / 16][columns / 8][4];
 
     static __device__ __forceinline__ u32 first_row()
     {
         return threadIdx.x / 32 % row_warps * rows;
     }
-    static __device__ __forceinline__ u32 first_column()
+    static __device__ __forceinline__ u32 first_column() // a few rows' warps may have none
     {
         return threadIdx.x / 32 / row_warps * columns;
+    }
+    static __device__ __forceinline__ bool has_columns()
+    {
+        return first_column() < tile;
     }
 };
 
@@ -54,19 +63,19 @@ static __device__ __forceinline__ void load_x(const struct latent_project_params
                                               struct project_tiles<ROWS> &t, struct project_place at, u32 k)
 {
     const struct latent_project_args &a = p.args;
-    u32 width = a.n_cols + a.n_rotated, n = p.step->n_rows, c = threadIdx.x % (STEP / 4) * 4;
-    constexpr u32 each = THREADS / (STEP / 4); // rows at a time
+    constexpr u32 fours = t.step / 4, each = THREADS / fours; // of a row; rows at a time
+    u32 width = a.n_cols + a.n_rotated, n = p.step->n_rows, c = threadIdx.x % fours * 4;
     float4 v[ROWS / each];
 
 #pragma unroll
     for (u32 i = 0; i < ROWS / each; i++) {
-        u32 row = at.first_row + i * each + threadIdx.x / (STEP / 4);
+        u32 row = at.first_row + i * each + threadIdx.x / fours;
         const f32 *x = p.in + ((u64)row * a.n_heads + at.head) * width + k + c;
         v[i] = row < n && k + c < a.n_cols ? latent_load_four(x, width % 4 == 0) : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (u32 i = 0; i < ROWS / each; i++)
-        *(uint2 *)&t.x[i * each + threadIdx.x / (STEP / 4)][c] =
+        *(uint2 *)&t.x[i * each + threadIdx.x / fours][c] =
             make_uint2(two_bf16(v[i].x, v[i].y), two_bf16(v[i].z, v[i].w));
 }
 
@@ -104,11 +113,11 @@ template <u32 ROWS>
 static __device__ __forceinline__ void load_w(const struct latent_project_params &p,
                                               struct project_tiles<ROWS> &t, struct project_place at, u32 k)
 {
-    u32 r = threadIdx.x % TILE, half = threadIdx.x / TILE, block = k / 32 + half, words[16] = {};
+    u32 r = threadIdx.x % t.tile, part = threadIdx.x / t.tile, block = k / 32 + part, words[16] = {};
 
     if (at.first + r < p.args.n_rows && block < p.args.n_cols / 32)
         read_32(p, at.head * p.args.n_rows + at.first + r, block, words);
-    uint4 *to = (uint4 *)&t.w[r][half * 32];
+    uint4 *to = (uint4 *)&t.w[r][part * 32];
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         to[i] = make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
@@ -136,7 +145,7 @@ static __device__ __forceinline__ void multiply_step(const struct project_tiles<
     u32 lane = threadIdx.x % 32, m = s.first_row(), n = s.first_column();
 
 #pragma unroll
-    for (u32 k = 0; k < STEP; k += 16) {
+    for (u32 k = 0; k < t.step; k += 16) {
         u32 a[n_high][4], b[n_wide / 2][4];
 #pragma unroll
         for (u32 i = 0; i < n_high; i++)
@@ -184,8 +193,8 @@ static __device__ __forceinline__ void store_tile(const struct latent_project_pa
 template <u32 ROWS> static __device__ __forceinline__ void project_tile(const struct latent_project_params &p)
 {
     __shared__ struct project_tiles<ROWS> t;
-    u32 n_tiles = (p.args.n_rows + TILE - 1) / TILE;
-    struct project_place at = { blockIdx.x / n_tiles, blockIdx.x % n_tiles * TILE, blockIdx.y * ROWS };
+    u32 n_tiles = (p.args.n_rows + t.tile - 1) / t.tile;
+    struct project_place at = { blockIdx.x / n_tiles, blockIdx.x % n_tiles * t.tile, blockIdx.y * ROWS };
     struct project_sums<ROWS> sums = {
     };
 
@@ -198,15 +207,17 @@ template <u32 ROWS> static __device__ __forceinline__ void project_tile(const st
     }
     if (at.first_row >= p.step->n_rows)
         return;
-    for (u32 k = 0; k < p.args.n_cols; k += STEP) {
+    for (u32 k = 0; k < p.args.n_cols; k += t.step) {
         if (k > 0)
             load_w(p, t, at, k);
         load_x(p, t, at, k);
         __syncthreads();
-        multiply_step(t, sums);
+        if (sums.has_columns())
+            multiply_step(t, sums);
         __syncthreads();
     }
-    store_tile(p, sums, at);
+    if (sums.has_columns())
+        store_tile(p, sums, at);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
