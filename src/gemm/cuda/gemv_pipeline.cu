@@ -16,7 +16,7 @@
 // sum depends on n_cols, the format and `lanes` alone. Kernels: gemv_pipeline (registers for two blocks an
 // SM: the next launch fills its stages beside this one), _alone (for one), _wide (lanes with any number of
 // blocks), _long (16-bit rows that do not fit beside a stage: a stage is a part of a pair, the row lies in
-// registers). Where adapters add to the product (adapted_...), four more warps find what they add meanwhile.
+// registers). Where adapters add to the product (adapted_...), three more warps find what they add meanwhile.
 #include "gemm/cuda/gemm_adapters.cuh"
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/pipeline.cuh"
@@ -591,12 +591,10 @@ static __device__ __forceinline__ void adapt(const struct gemm_params &, const s
 static __device__ __forceinline__ void adapt(const struct adapted_params &p, const struct pipeline_places &at,
                                              const struct tasks &t)
 {
-    u32 mode = p.product.mode;
-    u32 thread = threadIdx.x - GEMV_PIPELINE_THREADS;
+    u32 thread = threadIdx.x - GEMV_PIPELINE_THREADS, mode = p.product.mode;
     struct adapter_unit unit = adapter_unit_at(p, min(blockIdx.x, adapter_units(p) - 1));
     struct adapter_fours<6> fours;
-    struct adapter_rows<16> rows = {
-    };
+    struct adapter_rows<16> rows; // of no account where h is 0
     struct pair r = pair_find(p.product, min(t.first + thread, t.end - 1), mode);
     bool any = any_adapter(p);
 
