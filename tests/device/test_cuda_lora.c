@@ -12,6 +12,54 @@ static void sums_of_every_shape(void **state)
     }
 }
 
+// The adapter's numbers come first, and then the row's, so that they are the same for any number of rows.
+static void record_first_row(struct side *s, const struct op_shape *c)
+{
+    static struct lora_weight w[2];
+    struct lora_weight *own = &w[c->most_rows > 1];
+    struct lora l = { 0 };
+
+    *own = (struct lora_weight){ .scales = side_scales(s, 0), .n_ranks = 19, .n_adapters = LORA_ADAPTERS };
+    l.targets[0].lora = side_lora(s, own, c->n_out, c->n_cols);
+    l.in = side_tensor(s, c->n_cols, ROWS_STEP);
+    l.targets[0].out = side_tensor(s, c->n_out, ROWS_STEP);
+    op_lora(s->tape, l);
+}
+
+static void first_row(const struct op_shape *c, float *row)
+{
+    struct side s = { 0 };
+    struct err err = { 0 };
+
+    side_open(&s, gpu, c, record_first_row);
+    struct buffer *out = &s.buffers[s.n_buffers - 1];
+    memset(row, 0, c->n_out * sizeof *row);
+    assert_ok(buffer_write(out, 0, row, c->n_out * sizeof *row, &err), &err);
+    assert_ok(tape_play(s.tape, &s.step, &err), &err);
+    assert_ok(buffer_read(out, 0, row, c->n_out * sizeof *row, &err), &err);
+    side_close(&s);
+}
+
+static void a_row_has_the_same_bits_in_any_company(void **state)
+{
+    static const uint32_t widths[] = { 5, 333, 1024, 4100 }, most[] = { 7, 16, 30 };
+    float alone[77], together[77];
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 4; i++) {
+        struct op_shape c = { .rows = 1, .most_rows = 1, .n_cols = widths[i], .n_out = 77 };
+        first_row(&c, alone);
+        assert_true(alone[0] != 0);
+        for (uint32_t k = 0; k < 3; k++) {
+            c.rows = c.most_rows = most[k];
+            c.decode = 1;
+            first_row(&c, together);
+            assert_memory_equal(alone, together, sizeof alone);
+        }
+    }
+}
+
 static void compare_products(struct op_shape c)
 {
     c.rows = c.most_rows = 1;
@@ -109,6 +157,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_every_shape),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(products_of_one_row),
         cmocka_unit_test(products_of_one_row_and_odd_widths),
         cmocka_unit_test(products_of_one_row_and_real_sizes),

@@ -1,6 +1,6 @@
 // lora.cu - the operation as defined in lora.h, in two launches: h, then what it adds.
 //
-//   lora_down: a block takes a rank of a row       lora_down_many: two ranks of four rows
+//   lora_down: a block takes a rank of a row       lora_down_many: two ranks of eight rows
 //              thread t: columns 4 t, 4 t + 1,024, ...; then the threads' sums together
 //   lora_up:   a thread takes four columns of a row   lora_up_many: of eight rows
 //
@@ -11,7 +11,7 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/lora/lora_cuda.h"
 
-enum { DOWN_COLUMNS = 4 * LORA_DOWN_THREADS };
+enum { DOWN_COLUMNS = 4 * LORA_DOWN_THREADS, DOWN_WARPS = LORA_DOWN_THREADS / 32 };
 
 static __device__ __forceinline__ const f32 *scales_of(const struct lora_params &p, u32 r)
 {
@@ -69,10 +69,34 @@ static __device__ __forceinline__ void ask_columns(const struct lora_params &p)
         ask(p.b[target] + (u64)j * n + k);
 }
 
+// Sums of N numbers over a warp: a lane's is then the first, of the number that is returned. Neighbours `o`
+// apart share what is left, so that each adds half of it; the sums' order is warp_sum's.
+template <u32 N, u32 O> static __device__ __forceinline__ u32 fold(f32 *v, u32 lane)
+{
+    constexpr u32 left = N > 1 ? N / 2 : 1;
+    bool upper = lane & O;
+    u32 which = 0;
+
+    if constexpr (N > 1) {
+#pragma unroll
+        for (u32 i = 0; i < left; i++) {
+            f32 other = __shfl_xor_sync(~0u, upper ? v[i] : v[i + left], O);
+            v[i] = (upper ? v[i + left] : v[i]) + other;
+        }
+        which = upper ? left : 0;
+    } else {
+        v[0] += __shfl_xor_sync(~0u, v[0], O);
+    }
+    if constexpr (O > 1)
+        which += fold<left, O / 2>(v, lane);
+    return which;
+}
+
 // Ranks and rows behind the last repeat it, and are not written.
 template <u32 RANKS, u32 ROWS> static __device__ __forceinline__ void down(const struct lora_params &p)
 {
-    __shared__ f32 room[33];
+    constexpr u32 n_sums = RANKS * ROWS, n_parts = n_sums * DOWN_WARPS, at_once = n_sums > 8 ? 2 : 4;
+    __shared__ f32 room[n_parts];
     u32 first_row = blockIdx.y * ROWS, target = blockIdx.z, first = blockIdx.x * RANKS, n = p.args.n_cols,
         n_rows = n_rows_of(p.step, p.args.rows), n_ranks = p.args.n_ranks[target];
     f32 sums[RANKS][ROWS] = {};
@@ -84,7 +108,7 @@ template <u32 RANKS, u32 ROWS> static __device__ __forceinline__ void down(const
     for (u32 i = 0; i < RANKS * ROWS; i++)
         any = any || scale_of(p, target, min(first + i / ROWS, n_ranks - 1),
                               min(first_row + i % ROWS, n_rows - 1)) != 0;
-#pragma unroll 4
+#pragma unroll at_once
     for (u32 k = 4 * threadIdx.x; any && k < n; k += DOWN_COLUMNS) {
         float4 x[ROWS], a[RANKS];
 #pragma unroll
@@ -101,16 +125,21 @@ template <u32 RANKS, u32 ROWS> static __device__ __forceinline__ void down(const
                     fmaf(x[r].w, a[j].w,
                          fmaf(x[r].z, a[j].z, fmaf(x[r].y, a[j].y, fmaf(x[r].x, a[j].x, sums[j][r]))));
     }
+    u32 lane = threadIdx.x % 32, which = fold<n_sums, 16>(&sums[0][0], lane);
+    if (lane % (32 / n_sums) == 0)
+        room[which * DOWN_WARPS + threadIdx.x / 32] = sums[0][0];
+    __syncthreads();
+    if (threadIdx.x >= n_parts)
+        return;
+    f32 sum = room[threadIdx.x];
 #pragma unroll
-    for (u32 j = 0; j < RANKS; j++)
-#pragma unroll
-        for (u32 r = 0; r < ROWS; r++) {
-            f32 sum = block_sum(sums[j][r], room);
-            if (threadIdx.x == 0 && first + j < n_ranks && first_row + r < n_rows) {
-                f32 scale = scale_of(p, target, first + j, first_row + r);
-                work_of(p, first_row + r, target)[first + j] = scale != 0 ? scale * sum : 0;
-            }
-        }
+    for (u32 o = DOWN_WARPS / 2; o; o >>= 1)
+        sum += __shfl_xor_sync(n_parts < 32 ? (1u << n_parts % 32) - 1 : ~0u, sum, o);
+    u32 rank = first + threadIdx.x / DOWN_WARPS / ROWS, row = first_row + threadIdx.x / DOWN_WARPS % ROWS;
+    if (threadIdx.x % DOWN_WARPS == 0 && rank < n_ranks && row < n_rows) {
+        f32 scale = scale_of(p, target, rank, row);
+        work_of(p, row, target)[rank] = scale != 0 ? scale * sum : 0;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(LORA_DOWN_THREADS)

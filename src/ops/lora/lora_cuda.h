@@ -8,7 +8,7 @@ enum {
     LORA_UP_THREADS = 64,
     LORA_LEAST_MANY = 16, // rows that a tape can get
     LORA_MANY_RANKS = 2,
-    LORA_DOWN_ROWS = 4,
+    LORA_DOWN_ROWS = 8,
     LORA_UP_ROWS = 8,
 };
 
