@@ -57,7 +57,7 @@ static __device__ __forceinline__ bool any_adapter(const struct adapted_params &
 struct adapter_unit {
     const f32 *a;   // the rank's line of n_cols
     u32 first, end; // columns
-    f32 scale;
+    const u32 *owner;
 };
 static __device__ __forceinline__ struct adapter_unit adapter_unit_at(const struct adapted_params &p,
                                                                       u32 unit)
@@ -69,13 +69,12 @@ static __device__ __forceinline__ struct adapter_unit adapter_unit_at(const stru
         if (matrix == m && rank >= p.adapters.n_ranks[m])
             rank -= p.adapters.n_ranks[matrix++];
     return { p.adapters.a[matrix] + (u64)rank * p.product.n_cols, share * p.adapters.share_cols,
-             min((share + 1) * p.adapters.share_cols, p.product.n_cols),
-             adapter_scales(p)[p.adapters.owners[matrix][rank]] };
+             min((share + 1) * p.adapters.share_cols, p.product.n_cols), p.adapters.owners[matrix] + rank };
 }
 
-// A thread's columns, N times four, from `base` on, of a and the norm; zero behind the unit's end.
+// A thread's columns, N times four, from `base` on, of a, the norm and the row; zero behind the unit's end.
 template <u32 N> struct adapter_fours {
-    float4 a[N], norm[N];
+    float4 a[N], norm[N], x[N];
 
     static __device__ __forceinline__ u32 column(u32 base, u32 i, u32 thread)
     {
@@ -87,21 +86,22 @@ template <u32 N> struct adapter_fours {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             u32 k = column(base, i, thread);
-            bool exists = k < u.end && u.scale != 0;
-            a[i] = exists ? load_four(u.a, k, p.product.n_cols) : make_float4(0, 0, 0, 0);
-            norm[i] = exists && p.product.norm ? load_four(p.product.norm, k, p.product.n_cols)
-                                               : make_float4(1, 1, 1, 1);
+            a[i] = k < u.end ? load_four(u.a, k, p.product.n_cols) : make_float4(0, 0, 0, 0);
+            norm[i] = k < u.end && p.product.norm ? load_four(p.product.norm, k, p.product.n_cols)
+                                                  : make_float4(1, 1, 1, 1);
         }
     }
-    __device__ __forceinline__ f32 times_row(const struct adapted_params &p, const struct adapter_unit &u,
-                                             u32 base, u32 thread, f32 sum) const
+    __device__ __forceinline__ void load_row(const struct adapted_params &p, const struct adapter_unit &u,
+                                             u32 base, u32 thread)
     {
-        float4 x[N];
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             u32 k = column(base, i, thread);
             x[i] = k < u.end ? load_four(p.product.in, k, p.product.n_cols) : make_float4(0, 0, 0, 0);
         }
+    }
+    __device__ __forceinline__ f32 add(f32 sum) const
+    {
 #pragma unroll
         for (u32 i = 0; i < N; i++) {
             sum = fmaf(x[i].x * norm[i].x, a[i].x, fmaf(x[i].y * norm[i].y, a[i].y, sum));
@@ -182,20 +182,22 @@ static __device__ __forceinline__ void adapter_publish(const struct adapted_para
             unit = adapter_unit_at(p, u);
             fours.load(p, unit, unit.first, thread);
         }
-        sum = fours.times_row(p, unit, unit.first, thread, sum);
+        fours.load_row(p, unit, unit.first, thread);
+        f32 scale = adapter_scales(p)[*unit.owner]; // while the row is on its way
+        sum = fours.add(sum);
 #pragma unroll 1
-        for (u32 base = unit.first + step; base < unit.end && unit.scale != 0; base += step) {
+        for (u32 base = unit.first + step; base < unit.end; base += step) {
             fours.load(p, unit, base, thread);
-            sum = fours.times_row(p, unit, base, thread, sum);
+            fours.load_row(p, unit, base, thread);
+            sum = fours.add(sum);
         }
         sum = warp_sum(sum);
         if (thread % 32 == 0)
             room[thread / 32] = sum;
         sync_adapters();
         if (thread == 0) {
-            f32 all = unit.scale * (room[0] + room[1] + room[2]);
-            *(volatile u64 *)(p.adapters.words + u) =
-                (u64)1 << 32 | __float_as_uint(unit.scale != 0 ? all : 0);
+            f32 all = scale * (room[0] + room[1] + room[2]);
+            *(volatile u64 *)(p.adapters.words + u) = (u64)1 << 32 | __float_as_uint(scale != 0 ? all : 0);
         }
     }
 }

@@ -596,15 +596,14 @@ static __device__ __forceinline__ void adapt(const struct adapted_params &p, con
     struct adapter_fours<6> fours;
     struct adapter_rows<16> rows; // of no account where h is 0
     struct pair r = pair_find(p.product, min(t.first + thread, t.end - 1), mode);
-    bool any = any_adapter(p);
 
+    __syncthreads(); // at once: the others wait here for their barriers
     fours.load(p, unit, unit.first, thread);
-    __syncthreads(); // the barriers are initialised
     wait_before_next();
     if (n_rows_of(p.product.step, p.product.rows) == 0)
         return;
     adapter_publish(p, thread, unit, fours);
-    if (any && t.first + thread < t.end)
+    if (t.first + thread < t.end && any_adapter(p))
         rows.load(p, r, 0);
     adapter_collect(p, thread, at.h);
     for (u32 pair = t.first + thread; pair < t.end; pair += ADAPTER_THREADS) {
