@@ -44,7 +44,8 @@ static void launch_tile(struct cuda_plan *p, struct attend_all_params *params)
                                           : "attend_all_tile_72";
     struct cuda_shape shape = { { divide_up(p->tape.max_rows, ALL_TILE_ROWS), params->args.n_heads, 1 },
                                 ALL_TILE_THREADS,
-                                ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };
+                                hopper ? ALL_HOPPER_BYTES
+                                       : ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };
 
     params->packed_out = gemm_packed_out(p);
     find_halves(p, params);

@@ -16,7 +16,10 @@ enum {
     ALL_TILE_THREADS = 256,
     ALL_TILE_ROWS = 128,
     ALL_TILE_KEYS = 64,
-    ALL_STAGES = 2
+    ALL_STAGES = 2,
+    ALL_Q_BYTES = ALL_TILE_ROWS * 128, // attend_all_hopper
+    ALL_HOPPER_STAGES = 4,
+    ALL_HOPPER_BYTES = ALL_Q_BYTES + ALL_HOPPER_STAGES * 2 * ALL_TILE_KEYS * 128
 };
 
 // Bytes of a key's numbers in shared memory: whole products of 16, and 16 more, so that eight rows have no

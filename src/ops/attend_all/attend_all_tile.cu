@@ -97,7 +97,7 @@ template <u32 D> struct mma_products {
     extern "C" __global__ void __launch_bounds__(ALL_TILE_THREADS, 2)           \
         attend_all_tile_##D(const __grid_constant__ struct attend_all_params p) \
     {                                                                           \
-        attend_rows<D, mma_products<D>>(p);                                     \
+        attend_rows<all_tile<D, mma_products<D>>>(p);                           \
     }
 ATTEND_ALL_TILE(64)
 ATTEND_ALL_TILE(72)

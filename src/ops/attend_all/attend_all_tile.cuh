@@ -36,18 +36,108 @@ static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool ex
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
 }
 
-// PRODUCTS: place of a key's 16-byte word, SIDE bytes of a tile of K or V, clear, score and sum.
-template <u32 D, class PRODUCTS> struct all_tile {
-    static constexpr u32 STEPS = (D + 15) / 16, SIDE = PRODUCTS::SIDE;
+// A lane's part of 16 rows: sums so far, of rows g and g + 8 of its warp.
+template <u32 D> struct all_rows {
     const struct attend_all_params &p;
     u32 shared;
-    u32 q[STEPS][4];
     f32 out[D / 8][4];
-    f32 row_max[2], row_sum[2]; // of rows g and g + 8
+    f32 row_max[2], row_sum[2];
 
     __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
     {
         return (const __nv_bfloat16 *)p.halves[which] + ((u64)row * p.args.n_heads + blockIdx.y) * D;
+    }
+
+    __device__ __forceinline__ void begin()
+    {
+        row_max[0] = row_max[1] = -INFINITY;
+        row_sum[0] = row_sum[1] = 0;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++)
+            out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
+    }
+
+    // Scores become weights. n: keys that exist. rescale: of what was summed before.
+    __device__ __forceinline__ void soften(f32 (&s)[ALL_TILE_KEYS / 8][4], u32 n, f32 (&rescale)[2])
+    {
+        const f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
+        f32 base[2];
+        if (n < ALL_TILE_KEYS)
+#pragma unroll
+            for (u32 i = 0; i < ALL_TILE_KEYS / 2; i++)
+                if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= n)
+                    s[i / 4][i % 4] = -INFINITY;
+#pragma unroll
+        for (u32 which = 0; which < 2; which++) {
+            f32 new_max = row_max[which];
+#pragma unroll
+            for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+                new_max = fmaxf(new_max, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
+            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
+            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
+            rescale[which] = exp2_near((row_max[which] - new_max) * scale);
+            row_max[which] = new_max;
+            base[which] = new_max * scale;
+            row_sum[which] *= rescale[which];
+        }
+#pragma unroll
+        for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                s[i][j] = exp2_near(fmaf(s[i][j], scale, -base[j / 2]));
+                row_sum[j / 2] += s[i][j];
+            }
+    }
+    __device__ __forceinline__ void rescale_out(const f32 (&rescale)[2])
+    {
+#pragma unroll
+        for (u32 i = 0; i < D / 8; i++)
+#pragma unroll
+            for (u32 j = 0; j < 4; j++)
+                out[i][j] *= rescale[j / 2];
+    }
+
+    __device__ __forceinline__ void put(u32 row, bool exists, u32 which) const
+    {
+        f32 sum = row_sum[which];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (!exists)
+            return;
+        u32 column = blockIdx.y * D + threadIdx.x % 4 * 2;
+        f32 *to = p.out ? p.out + (u64)row * p.args.n_heads * D + column : nullptr;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++) {
+            float2 v = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+            if (to)
+                *(float2 *)(to + n * 8) = v;
+            if (p.packed_out.at)
+                pack_put(p.packed_out, row, column + n * 8, v.x, v.y);
+        }
+    }
+};
+
+// The weights of 64 keys as the first factor of four products.
+static __device__ __forceinline__ void pack_weights(const f32 (&s)[ALL_TILE_KEYS / 8][4],
+                                                    u32 (&weights)[ALL_TILE_KEYS / 16][4])
+{
+#pragma unroll
+    for (u32 i = 0; i < ALL_TILE_KEYS / 4; i++) {
+        const f32 *v = s[i / 4 * 2 + i % 4 / 2] + i % 2 * 2;
+        weights[i / 4][i % 4] = two_halves(v[0], v[1]);
+    }
+}
+
+// PRODUCTS: place of a key's 16-byte word, SIDE bytes of a tile of K or V, clear, score and sum.
+template <u32 D, class PRODUCTS> struct all_tile : all_rows<D> {
+    static constexpr u32 STEPS = (D + 15) / 16, SIDE = PRODUCTS::SIDE;
+    using all_rows<D>::shared;
+    using all_rows<D>::half_at;
+    u32 q[STEPS][4];
+
+    __device__ __forceinline__ void clear() const
+    {
+        PRODUCTS::clear(shared);
     }
 
     // K of a stage, then V. What lies beyond the slot's keys is zero.
@@ -75,75 +165,16 @@ template <u32 D, class PRODUCTS> struct all_tile {
                 q[k][which + 2 * half] = exists && k * 16 + half * 8 < D ? from[k * 8 + half * 4] : 0;
     }
 
-    // Scores become weights, and what was summed before is scaled to them. n: keys that exist.
-    __device__ __forceinline__ void soften(f32 (&s)[ALL_TILE_KEYS / 8][4], u32 n)
-    {
-        const f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
-        f32 base[2];
-        if (n < ALL_TILE_KEYS)
-#pragma unroll
-            for (u32 i = 0; i < ALL_TILE_KEYS / 2; i++)
-                if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= n)
-                    s[i / 4][i % 4] = -INFINITY;
-#pragma unroll
-        for (u32 which = 0; which < 2; which++) {
-            f32 new_max = row_max[which];
-#pragma unroll
-            for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
-                new_max = fmaxf(new_max, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
-            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
-            new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
-            f32 rescale = exp2_near((row_max[which] - new_max) * scale);
-            row_max[which] = new_max;
-            base[which] = new_max * scale;
-            row_sum[which] *= rescale;
-#pragma unroll
-            for (u32 i = 0; i < D / 8; i++) {
-                out[i][2 * which] *= rescale;
-                out[i][2 * which + 1] *= rescale;
-            }
-        }
-#pragma unroll
-        for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
-#pragma unroll
-            for (u32 j = 0; j < 4; j++) {
-                s[i][j] = exp2_near(fmaf(s[i][j], scale, -base[j / 2]));
-                row_sum[j / 2] += s[i][j];
-            }
-    }
-
-    __device__ __forceinline__ void put(u32 row, bool exists, u32 which) const
-    {
-        f32 sum = row_sum[which];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        if (!exists)
-            return;
-        u32 column = blockIdx.y * D + threadIdx.x % 4 * 2;
-        f32 *to = p.out ? p.out + (u64)row * p.args.n_heads * D + column : nullptr;
-#pragma unroll
-        for (u32 n = 0; n < D / 8; n++) {
-            float2 v = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
-            if (to)
-                *(float2 *)(to + n * 8) = v;
-            if (p.packed_out.at)
-                pack_put(p.packed_out, row, column + n * 8, v.x, v.y);
-        }
-    }
-
     __device__ __forceinline__ void tile(u32 at, u32 n)
     {
-        f32 s[ALL_TILE_KEYS / 8][4] = {};
+        f32 s[ALL_TILE_KEYS / 8][4] = {}, rescale[2];
         u32 weights[ALL_TILE_KEYS / 16][4];
 
         PRODUCTS::score(q, at, s);
-        soften(s, n);
-#pragma unroll
-        for (u32 i = 0; i < ALL_TILE_KEYS / 4; i++) {
-            const f32 *v = s[i / 4 * 2 + i % 4 / 2] + i % 2 * 2;
-            weights[i / 4][i % 4] = two_halves(v[0], v[1]);
-        }
-        PRODUCTS::sum(weights, at + SIDE, out);
+        this->soften(s, n, rescale);
+        this->rescale_out(rescale);
+        pack_weights(s, weights);
+        PRODUCTS::sum(weights, at + SIDE, this->out);
     }
 
     // Rows [from, end) of one slot, of the block's that begin at `base`.
@@ -154,39 +185,30 @@ template <u32 D, class PRODUCTS> struct all_tile {
 
         load_q(mine[0] ? row : from, mine[0], 0);
         load_q(mine[1] ? row + 8 : from, mine[1], 1);
-        row_max[0] = row_max[1] = -INFINITY;
-        row_sum[0] = row_sum[1] = 0;
-#pragma unroll
-        for (u32 n = 0; n < D / 8; n++)
-            out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
+        this->begin();
         fetch(keys, keys.first, 0);
         for (u32 key = keys.first, stage = 0; key < keys.end; key += ALL_TILE_KEYS, stage ^= 1) {
             fetch(keys, key + ALL_TILE_KEYS, stage ^ 1); // beyond the last: zeros
             asm volatile("cp.async.wait_group 1;" ::: "memory");
-#if __CUDA_ARCH__ >= 900
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
             __syncthreads();
             tile(shared + stage * 2 * SIDE, keys.end - key);
             __syncthreads();
         }
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         __syncthreads();
-        put(row, mine[0], 0);
-        put(row + 8, mine[1], 1);
+        this->put(row, mine[0], 0);
+        this->put(row + 8, mine[1], 1);
     }
 };
 
-template <u32 D, class PRODUCTS>
-static __device__ __forceinline__ void attend_rows(const struct attend_all_params &p)
+// TILE: all_rows with clear and run.
+template <class TILE> static __device__ __forceinline__ void attend_rows(const struct attend_all_params &p)
 {
     extern __shared__ __align__(1024) unsigned char all_shared[];
-    struct all_tile<D, PRODUCTS> tile = {
-        p, (u32)__cvta_generic_to_shared(all_shared)
-    };
+    TILE tile = { { p, (u32)__cvta_generic_to_shared(all_shared) } };
     u32 base = blockIdx.x * ALL_TILE_ROWS, end = min(base + ALL_TILE_ROWS, p.step->n_rows);
 
-    PRODUCTS::clear(tile.shared);
+    tile.clear();
     wait_for_inputs();
     for (u32 row = base; row < end;) {
         struct slot_rows keys = slot_rows_of(p.step, row);
