@@ -218,10 +218,11 @@ static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_
                                    .n_outputs = n * n_rows,
                                    .max_rows = max_rows,
                                    .max_outputs = v->buckets[bucket] * n_rows };
-    for (uint32_t r = 0; r < n * tile_rows; r++) {
-        words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % tile_rows;
-        words[step_at_slots(max_rows) + r] = r / tile_rows;
-    }
+    for (uint32_t tile = 0, r = 0; tile < n; tile++)
+        for (uint32_t i = 0; i < tile_rows; i++, r++) {
+            words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = i;
+            words[step_at_slots(max_rows) + r] = tile;
+        }
     for (uint32_t o = 0; o < n * n_rows; o++) {
         uint32_t tile = o / n_rows, line = o % n_rows / across * c->scale, column = o % across * c->scale;
         words[step_at_outputs(max_rows) + o] = tile * tile_rows + line * c->side + column;
