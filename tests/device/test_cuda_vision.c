@@ -123,6 +123,35 @@ static void layers_of_an_encoder(void **state)
     }
 }
 
+// So many rows that products of every width of gemm_cluster's tiles go in waves, the last tile not whole.
+static void layers_of_many_rows(void **state)
+{
+    static const struct {
+        struct op_shape shape;
+        uint32_t slots[MOST_SLOTS];
+    } cases[] = {
+        { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2304 }, { 1024, 1024, 448 } },
+        { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2688 }, { 1024, 1024, 448 } },
+        { { .format = QUANT_BF16, .n_cols = 640, .n_heads = 10, .n_out = 3072 }, { 1024, 1024, 1024, 1224 } },
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_shape c = cases[i].shape;
+        struct sides s;
+        c.rows = rows_of_slots(cases[i].slots);
+        c.most_rows = c.rows + 77;
+        c.limit = 5e-5;
+        sides_open(&s, gpu, &c, record_layer);
+        fill_slots(&s.plain, cases[i].slots);
+        fill_slots(&s.fast, cases[i].slots);
+        sides_compare(&s, "layer", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
 // The kernels that serve every other architecture, here on whatever there is.
 static void attention_of_lesser_devices(void **state)
 {
@@ -183,6 +212,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_of_lesser_devices),
         cmocka_unit_test(kernels_of_an_encoder_of_texts),
         cmocka_unit_test(layers_of_an_encoder),
+        cmocka_unit_test(layers_of_many_rows),
         cmocka_unit_test(towers_give_the_reference_embeddings),
         cmocka_unit_test(pictures_give_the_reference_logits),
         cmocka_unit_test(embedders_give_the_reference_vectors),
