@@ -77,8 +77,7 @@ struct ingot_engine_options loading_options(const struct settings *settings)
     options.n_tensor_parallel = settings->n_tensor_parallel;
     options.n_threads = settings->n_threads;
     options.n_context = settings->n_context;
-    if (settings->n_batch || settings->n_ubatch)
-        options.n_batch = least(settings->n_batch, settings->n_ubatch);
+    options.n_batch = least(settings->n_batch, settings->n_ubatch);
     options.cache_type_k = kv_from_name(settings->cache_type_k);
     options.cache_type_v = kv_from_name(settings->cache_type_v);
     options.gemm = strcmp(settings->gemm, "own") == 0      ? INGOT_GEMM_OWN

@@ -25,7 +25,7 @@ struct scorer {
 void eval_engine_options(struct ingot_engine_options *options, uint32_t n_chunk)
 {
     options->n_context = options->n_context > n_chunk ? options->n_context : n_chunk;
-    options->n_logit_rows = options->n_batch;
+    options->n_logit_rows = UINT32_MAX; // of each row of a step, as far as there is room
     options->no_prefix_cache = true;
     options->cache_dir = NULL;
     options->mmproj = "";

@@ -8,7 +8,15 @@
 #include "engine/kv/kv_state.h"
 #include "models/arch.h"
 
-enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16, LOGITS_OF_A_STEP = 1 << 26 };
+enum {
+    DEFAULT_CONTEXT = 8192,
+    LARGEST_ROWS = 1 << 16,
+    DEFAULT_ROWS = 512,
+    MOST_DEFAULT_ROWS = 2048,
+    LEAST_OUTPUTS = 16,
+    LOGITS_OF_A_STEP = 1 << 26
+};
+static const double STEP_PRODUCTS = DEFAULT_ROWS * 8e9; // a step of a model with 8 billion weights
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
 {
@@ -40,6 +48,20 @@ static bool fit_texts(struct engine_loaded *l, struct err *err)
                    model_file_path(l->file), l->n_context, (unsigned long long)positions->dims[0]);
 }
 
+// More rows of a small model on GPUs, where a step of few of them is over before it has begun: so many that
+// it takes no longer than one of a larger model.
+static uint32_t choose_rows(const struct engine_loaded *l)
+{
+    uint32_t rows = DEFAULT_ROWS;
+    bool queues = true;
+
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        queues = queues && l->devices.at[i]->queue;
+    while (queues && rows < MOST_DEFAULT_ROWS && 2.0 * rows * (double)l->model.n_parameters <= STEP_PRODUCTS)
+        rows *= 2;
+    return rows;
+}
+
 bool load_sizes_choose(struct engine_loaded *l, struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
@@ -54,7 +76,7 @@ bool load_sizes_choose(struct engine_loaded *l, struct err *err)
         log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u",
                  o->n_context, most);
     l->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
-    l->max_rows = o->n_batch ? o->n_batch : 512;
+    l->max_rows = o->n_batch ? o->n_batch : choose_rows(l);
     if (l->model.arch->is_encoder && !fit_texts(l, err))
         return false;
     l->max_outputs = choose_outputs(l);

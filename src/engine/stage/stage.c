@@ -22,7 +22,7 @@ struct taking {
 };
 
 // The last bucket takes every step.
-static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 };
+static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256, 512, 1024 };
 
 struct reading {
     const struct file_tensor *t;

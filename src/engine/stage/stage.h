@@ -9,7 +9,7 @@
 
 // SHARE_ROWS: of the smallest bucket for several sequences. Each step reads all weights: fewer answers are
 // not divided among steps of stages that have threads.
-enum { N_BUCKETS = 8, SHARE_ROWS = 8 };
+enum { N_BUCKETS = 10, SHARE_ROWS = 8 };
 
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
