@@ -153,6 +153,30 @@ static void heads_of_one_row(void **state)
     }
 }
 
+// Two queues of one GPU, whose launches take SMs from each other.
+static void products_of_two_queues_end(void **state)
+{
+    struct op_shape c = {
+        .format = QUANT_Q4_0, .rows = 1, .most_rows = 1, .n_cols = 4096, .n_out = 4096, .window = 16
+    };
+    struct side sides[2] = { { 0 } };
+    struct err err = { 0 };
+
+    (void)state;
+    skip_without_gpu();
+    struct device *other = cuda_open(0, &cuda_table, &err);
+    assert_non_null(other);
+    side_open(&sides[0], gpu, &c, record_adapted_matmul);
+    side_open(&sides[1], other, &c, record_adapted_matmul);
+    for (uint32_t i = 0; i < 2000; i++)
+        assert_ok(tape_play(sides[i % 2].tape, &sides[i % 2].step, &err), &err);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(sides[i].device->ops->wait(sides[i].device, &err), &err);
+    side_close(&sides[0]);
+    side_close(&sides[1]);
+    device_close(other);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +186,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_of_one_row_and_odd_widths),
         cmocka_unit_test(products_of_one_row_and_real_sizes),
         cmocka_unit_test(heads_of_one_row),
+        cmocka_unit_test(products_of_two_queues_end),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

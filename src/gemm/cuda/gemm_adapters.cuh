@@ -4,8 +4,8 @@
 //
 // The first sum is cut into units: a rank, of which a power of two blocks share the columns. A block computes
 // one (or every so many), and publishes it as a word whose upper half says that it is there; all blocks read
-// all words. So all blocks must run at a time, or begin in their order: there are as many as SMs, and
-// launches that begin early are later ones. The last block to leave zeroes the words for the next launch.
+// all words; what is not there after a while it computes itself, so that no block's end waits for another's
+// begin. The last block to leave zeroes the words for the next launch.
 // x is the row times the norm's weights, without the norm's factor, which multiplies the product's sum and
 // this one. Everything here is done by ADAPTER_THREADS threads of a block, beside those that multiply.
 #pragma once
@@ -33,9 +33,23 @@ static __device__ __forceinline__ u32 adapters_bytes(const struct adapted_params
 template <typename Params> static constexpr bool has_adapters = false;
 template <> constexpr bool has_adapters<struct adapted_params> = true;
 
+enum { ADAPTER_PATIENCE = 64 }; // looks at the words, some 40 us
+
 static __device__ __forceinline__ void sync_adapters()
 {
     asm volatile("bar.sync 3, 96;" ::: "memory"); // ADAPTER_THREADS
+}
+
+static __device__ __forceinline__ bool any_of_adapters(bool is)
+{
+    u32 any;
+
+    asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 p, %1, 0;\n\t"
+                 "bar.red.or.pred q, 3, 96, p;\n\tselp.u32 %0, 1, 0, q;\n\t}" // ADAPTER_THREADS
+                 : "=r"(any)
+                 : "r"((u32)is)
+                 : "memory");
+    return any;
 }
 
 // Of the row's sequence.
@@ -165,61 +179,106 @@ static __device__ __forceinline__ u32 adapter_units(const struct adapted_params 
     return adapter_first_rank(&p.adapters, 3) << p.adapters.shares_log2;
 }
 
+// fours: of the unit, from its first column on.
+template <u32 N>
+static __device__ __forceinline__ void adapter_publish_one(const struct adapted_params &p, u32 thread, u32 u,
+                                                           const struct adapter_unit &unit,
+                                                           struct adapter_fours<N> &fours)
+{
+    __shared__ f32 room[ADAPTER_THREADS / 32];
+    constexpr u32 step = 4 * N * ADAPTER_THREADS;
+
+    fours.load_row(p, unit, unit.first, thread);
+    f32 scale = adapter_scales(p)[*unit.owner]; // while the row is on its way
+    f32 sum = fours.add(0);
+#pragma unroll 1
+    for (u32 base = unit.first + step; base < unit.end; base += step) {
+        fours.load(p, unit, base, thread);
+        fours.load_row(p, unit, base, thread);
+        sum = fours.add(sum);
+    }
+    sum = warp_sum(sum);
+    if (thread % 32 == 0)
+        room[thread / 32] = sum;
+    sync_adapters();
+    if (thread == 0) {
+        f32 all = scale * (room[0] + room[1] + room[2]);
+        *(volatile u64 *)(p.adapters.words + u) = (u64)1 << 32 | __float_as_uint(scale != 0 ? all : 0);
+    }
+}
+
 // This block's units. fours, unit: of the first, loaded before the block's inputs were there.
 template <u32 N>
 static __device__ __forceinline__ void adapter_publish(const struct adapted_params &p, u32 thread,
                                                        struct adapter_unit unit,
                                                        struct adapter_fours<N> &fours)
 {
-    __shared__ f32 room[ADAPTER_THREADS / 32];
-    constexpr u32 step = 4 * N * ADAPTER_THREADS;
-
 #pragma unroll 1
     for (u32 u = blockIdx.x; u < adapter_units(p); u += gridDim.x) {
-        f32 sum = 0;
         if (u != blockIdx.x) {
-            sync_adapters(); // room is read
+            sync_adapters(); // what the last one left in shared memory is read
             unit = adapter_unit_at(p, u);
             fours.load(p, unit, unit.first, thread);
         }
-        fours.load_row(p, unit, unit.first, thread);
-        f32 scale = adapter_scales(p)[*unit.owner]; // while the row is on its way
-        sum = fours.add(sum);
+        adapter_publish_one(p, thread, u, unit, fours);
+    }
+}
+
+static __device__ __forceinline__ u64 adapter_word(const struct adapted_params &p, u32 u)
+{
+    return *(const volatile u64 *)(p.adapters.words + u);
+}
+
+// Computes what no block has published: those whose units they are may wait for this block to end, where
+// another launch has taken their place. Who publishes a unit makes no difference to its bits.
+template <u32 N>
+static __device__ __forceinline__ void adapter_help(const struct adapted_params &p, u32 thread)
+{
+    __shared__ u32 missing;
+
 #pragma unroll 1
-        for (u32 base = unit.first + step; base < unit.end; base += step) {
-            fours.load(p, unit, base, thread);
-            fours.load_row(p, unit, base, thread);
-            sum = fours.add(sum);
-        }
-        sum = warp_sum(sum);
-        if (thread % 32 == 0)
-            room[thread / 32] = sum;
+    for (u32 u = 0; u < adapter_units(p); u++) {
         sync_adapters();
-        if (thread == 0) {
-            f32 all = scale * (room[0] + room[1] + room[2]);
-            *(volatile u64 *)(p.adapters.words + u) = (u64)1 << 32 | __float_as_uint(scale != 0 ? all : 0);
-        }
+        if (thread == 0)
+            missing = adapter_word(p, u) >> 32 == 0;
+        sync_adapters();
+        if (!missing)
+            continue;
+        struct adapter_unit unit = adapter_unit_at(p, u);
+        struct adapter_fours<N> fours;
+        fours.load(p, unit, unit.first, thread);
+        adapter_publish_one(p, thread, u, unit, fours);
     }
 }
 
 // Waits for all words. h: [ranks], in shared memory.
+template <u32 N>
 static __device__ __forceinline__ void adapter_collect(const struct adapted_params &p, u32 thread, f32 *h)
 {
     u32 n = adapter_units(p), shares = 1u << p.adapters.shares_log2;
 
 #pragma unroll 1
-    for (u32 first = thread; first / 32 * 32 < n; first += 2 * ADAPTER_THREADS) {
-        u64 words[2] = { 0, 0 };
-        while ((first < n && words[0] >> 32 == 0) || (first + ADAPTER_THREADS < n && words[1] >> 32 == 0)) {
+    for (u32 first = 0; first < n; first += 2 * ADAPTER_THREADS) {
+        u64 words[2];
+        bool missing = true;
+        for (u32 tries = 1; missing; tries++) {
+            missing = false;
 #pragma unroll
-            for (u32 i = 0; i < 2; i++)
-                if (first + i * ADAPTER_THREADS < n)
-                    words[i] = *(const volatile u64 *)(p.adapters.words + first + i * ADAPTER_THREADS);
+            for (u32 i = 0; i < 2; i++) {
+                u32 u = first + i * ADAPTER_THREADS + thread;
+                words[i] = u < n ? adapter_word(p, u) : (u64)1 << 32;
+                missing = missing || words[i] >> 32 == 0;
+            }
+            missing = __any_sync(~0u, missing);
+            if (missing && tries % ADAPTER_PATIENCE != 0)
+                continue;
+            missing = any_of_adapters(missing);
+            if (missing)
+                adapter_help<N>(p, thread);
         }
-        __syncwarp();
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            u32 u = first + i * ADAPTER_THREADS;
+            u32 u = first + i * ADAPTER_THREADS + thread;
             f32 sum = __uint_as_float((u32)words[i]);
             for (u32 o = shares / 2; o; o >>= 1)
                 sum += __shfl_xor_sync(~0u, sum, o);
