@@ -230,8 +230,8 @@ static __device__ __forceinline__ u64 adapter_word(const struct adapted_params &
 }
 
 // Computes what no block has published: those whose units they are may wait for this block to end, where
-// another launch has taken their place. Who publishes a unit makes no difference to its bits.
-template <u32 N>
+// another launch has taken their place. Who publishes a unit makes no difference to its bits, and how many
+// columns are loaded at once neither.
 static __device__ __forceinline__ void adapter_help(const struct adapted_params &p, u32 thread)
 {
     __shared__ u32 missing;
@@ -245,14 +245,13 @@ static __device__ __forceinline__ void adapter_help(const struct adapted_params 
         if (!missing)
             continue;
         struct adapter_unit unit = adapter_unit_at(p, u);
-        struct adapter_fours<N> fours;
+        struct adapter_fours<1> fours;
         fours.load(p, unit, unit.first, thread);
         adapter_publish_one(p, thread, u, unit, fours);
     }
 }
 
 // Waits for all words. h: [ranks], in shared memory.
-template <u32 N>
 static __device__ __forceinline__ void adapter_collect(const struct adapted_params &p, u32 thread, f32 *h)
 {
     u32 n = adapter_units(p), shares = 1u << p.adapters.shares_log2;
@@ -274,7 +273,7 @@ static __device__ __forceinline__ void adapter_collect(const struct adapted_para
                 continue;
             missing = any_of_adapters(missing);
             if (missing)
-                adapter_help<N>(p, thread);
+                adapter_help(p, thread);
         }
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {

@@ -173,7 +173,7 @@ static __device__ __forceinline__ void find_adapters(const struct adapted_params
         struct adapter_fours<1> fours;
         fours.load(p, unit, unit.first, threadIdx.x);
         adapter_publish(p, threadIdx.x, unit, fours);
-        adapter_collect<1>(p, threadIdx.x, h);
+        adapter_collect(p, threadIdx.x, h);
         if (threadIdx.x < 32)
             adapter_leave(p, threadIdx.x);
     }

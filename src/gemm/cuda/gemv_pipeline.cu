@@ -605,7 +605,7 @@ static __device__ __forceinline__ void adapt(const struct adapted_params &p, con
     adapter_publish(p, thread, unit, fours);
     if (t.first + thread < t.end && any_adapter(p))
         rows.load(p, r, 0);
-    adapter_collect<6>(p, thread, at.h);
+    adapter_collect(p, thread, at.h);
     for (u32 pair = t.first + thread; pair < t.end; pair += ADAPTER_THREADS) {
         if (pair >= t.first + ADAPTER_THREADS) {
             r = pair_find(p.product, pair, mode);
