@@ -81,7 +81,7 @@ struct cluster_kernel {
     static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // of the consumers
     static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block finishes
     // Eights finished at a time; with the most sums, registers are short.
-    static constexpr u32 batch = N * halves > 352 || rows < PACKED_TILE_ROWS ? 2 : 4;
+    static constexpr u32 batch = N * halves > 352 ? 2 : 4;
     static constexpr bool GATED = MODE == EPILOGUE_GATED, ACTIVATED = MODE == EPILOGUE_ACTIVATED,
                           packed = PACKED, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
@@ -221,8 +221,8 @@ struct cluster_place {
 struct two_pairs { // of a row: the first and second sum of each
     f32 first[2], second[2];
 };
-struct inputs { // operands of the epilogue, for both rows
-    float4 add[2], bias;
+struct inputs {    // operands of the epilogue for both rows
+    float4 add[2]; // packed: the bias
 };
 
 template <class K>
@@ -242,17 +242,20 @@ template <class K>
 static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p,
                                                             const struct cluster_place &a)
 {
-    const float4 none = make_float4(0, 0, 0, 0);
-    struct inputs in = { { none, none }, none };
+    struct inputs in;
 
-    if (K::GATED || a.pair >= a.end)
+    if constexpr (K::packed) {
+        bool there = p.bias[0] && a.pair < a.end;
+        in.add[0] = in.add[1] = there ? *(const float4 *)(p.bias[0] + 2 * a.pair) : make_float4(0, 0, 0, 0);
         return in;
-    if (p.bias[0])
-        in.bias = *(const float4 *)(p.bias[0] + 2 * a.pair);
+    }
 #pragma unroll
-    for (u32 i = 0; i < 2; i++)
-        if (!K::packed && p.add && a.row + 8 * i < a.n_rows)
-            in.add[i] = *(const float4 *)(p.add + (u64)(a.row + 8 * i) * p.out_stride[0] + 2 * a.pair);
+    for (u32 i = 0; i < 2; i++) {
+        u32 row = a.row + 8 * i;
+        bool there = !K::GATED && p.add && row < a.n_rows && a.pair < a.end;
+        in.add[i] = there ? *(const float4 *)(p.add + (u64)row * p.out_stride[0] + 2 * a.pair)
+                          : make_float4(0, 0, 0, 0);
+    }
     return in;
 }
 
@@ -273,32 +276,40 @@ static __device__ __forceinline__ void epilogue_gated(const struct tiles_params 
         pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }
 
-// Four neighbouring outputs of a row.
-template <class K>
-static __device__ __forceinline__ float4 finished(const struct gemm_params &p, const struct two_pairs &s,
-                                                  const struct inputs &in, u32 i)
+static __device__ __forceinline__ void epilogue_plain(const struct gemm_params &p,
+                                                      const struct cluster_place &a, u32 row,
+                                                      const struct two_pairs &s, const float4 &add)
 {
-    float4 v = make_float4(s.first[0], s.second[0], s.first[1], s.second[1]);
+    float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
 
-    if constexpr (!K::packed)
-        v = make_float4(v.x + in.add[i].x, v.y + in.add[i].y, v.z + in.add[i].z, v.w + in.add[i].w);
-    v = make_float4(v.x + in.bias.x, v.y + in.bias.y, v.z + in.bias.z, v.w + in.bias.w);
-    if constexpr (K::ACTIVATED)
-        v = make_float4(activation_of(p.activation, v.x), activation_of(p.activation, v.y),
-                        activation_of(p.activation, v.z), activation_of(p.activation, v.w));
-    return v;
+    if (p.bias[0]) {
+        float4 bias = *(const float4 *)(p.bias[0] + 2 * a.pair);
+        v = make_float4(v.x + bias.x, v.y + bias.y, v.z + bias.z, v.w + bias.w);
+    }
+    *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
+}
+
+static __device__ __forceinline__ void put_four(const struct packed_out &next, u32 row, u32 column,
+                                                const f32 (&v)[4])
+{
+    __nv_bfloat162 low = __floats2bfloat162_rn(v[0], v[1]), high = __floats2bfloat162_rn(v[2], v[3]);
+    *(uint2 *)packed_place(next, row, column) = make_uint2(*(u32 *)&low, *(u32 *)&high);
 }
 
 template <class K>
-static __device__ __forceinline__ void store_four(const struct gemm_params &p, u32 row, u32 column,
-                                                  const float4 &v)
+static __device__ __forceinline__ void epilogue_packed(const struct gemm_params &p,
+                                                       const struct cluster_place &a, u32 row,
+                                                       const struct two_pairs &s, const float4 &bias)
 {
-    if (!K::packed || p.out[0])
-        *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + column) = v;
-    if constexpr (K::packed) {
-        __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y), high = __floats2bfloat162_rn(v.z, v.w);
-        *(uint2 *)packed_place(p.packed_out, row, column) = make_uint2(*(u32 *)&low, *(u32 *)&high);
-    }
+    f32 v[4] = { s.first[0] + bias.x, s.second[0] + bias.y, s.first[1] + bias.z, s.second[1] + bias.w };
+
+    if constexpr (K::ACTIVATED)
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[i] = activation_of(p.activation, v[i]);
+    if (p.out[0])
+        *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = make_float4(v[0], v[1], v[2], v[3]);
+    put_four(p.packed_out, row, 2 * a.pair, v);
 }
 
 // Gets a sum from the thread two further on, or two before. Without __shfl_xor_sync, for which the compiler
@@ -327,46 +338,26 @@ static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const 
 }
 
 // The epilogue of eight pairs, by all lanes together.
-static __device__ __forceinline__ void epilogue_gated_eight(const struct tiles_params &t,
-                                                            struct cluster_place a, const f32 (&low)[4],
-                                                            const f32 (&high)[4])
+template <class K>
+static __device__ __forceinline__ void epilogue_eight(const struct tiles_params &t, struct cluster_place a,
+                                                      const f32 (&low)[4], const f32 (&high)[4],
+                                                      const struct inputs &in)
 {
     // Addresses are computed here, and not kept for the next eight.
     asm volatile("" : "+r"(a.row), "+r"(a.pair));
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         struct two_pairs s = exchange(low + 2 * i, high + 2 * i);
-        if (a.row + 8 * i < a.n_rows && a.pair < a.end)
-            epilogue_gated(t, a, a.row + 8 * i, s);
+        u32 row = a.row + 8 * i;
+        if (row >= a.n_rows || a.pair >= a.end)
+            continue;
+        if constexpr (K::GATED)
+            epilogue_gated(t, a, row, s);
+        else if constexpr (K::packed)
+            epilogue_packed<K>(t.pairs, a, row, s, in.add[i]);
+        else
+            epilogue_plain(t.pairs, a, row, s, in.add[i]);
     }
-}
-
-// The epilogue of some eights. All results first and then all stores: a warpgroup has one warp a scheduler,
-// so that only independent instructions hide each other's latency.
-template <class K, u32 N>
-static __device__ __forceinline__ void epilogue_eights(const struct gemm_params &p, struct cluster_place a,
-                                                       const f32 (&d)[K::fours][4], u32 first,
-                                                       const struct inputs (&in)[K::batch])
-{
-    const f32 none[4] = { 0, 0, 0, 0 };
-    float4 v[N][2];
-
-#pragma unroll
-    for (u32 n = 0; n < N; n++)
-#pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 four = 2 * (first + n);
-            const f32 *high = four + 1 < K::fours ? d[four + 1 < K::fours ? four + 1 : 0] : none;
-            v[n][i] = finished<K>(p, exchange(d[four] + 2 * i, high + 2 * i), in[n], i);
-        }
-    // Addresses are computed here, and not kept for the next eights.
-    asm volatile("" : "+r"(a.row), "+r"(a.pair));
-#pragma unroll
-    for (u32 n = 0; n < N; n++, a.pair += 8)
-#pragma unroll
-        for (u32 i = 0; i < 2; i++)
-            if (a.row + 8 * i < a.n_rows && a.pair < a.end)
-                store_four<K>(p, a.row + 8 * i, 2 * a.pair, v[n][i]);
 }
 
 // Stores the results of a warpgroup, some eights at a time.
@@ -384,19 +375,10 @@ static __device__ __forceinline__ void epilogue_sums(const struct tiles_params &
             a.pair += 8 * i;
             in[i] = load_inputs<K>(t.pairs, a);
         }
-        if constexpr (!K::GATED) {
-            if (first + K::batch <= K::eights)
-                epilogue_eights<K, K::batch>(t.pairs, at, d, first, in);
-            else
-                epilogue_eights<K, K::eights % K::batch ? K::eights % K::batch : 1>(t.pairs, at, d, first,
-                                                                                    in);
-            at.pair += 8 * K::batch;
-            continue;
-        }
 #pragma unroll
         for (u32 i = 0; i < K::batch && first + i < K::eights; i++, at.pair += 8) {
             u32 n = 2 * (first + i);
-            epilogue_gated_eight(t, at, d[n], n + 1 < K::fours ? d[n + 1 < K::fours ? n + 1 : 0] : none);
+            epilogue_eight<K>(t, at, d[n], n + 1 < K::fours ? d[n + 1 < K::fours ? n + 1 : 0] : none, in[i]);
         }
     }
 }
