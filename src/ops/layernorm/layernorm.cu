@@ -15,9 +15,8 @@
 extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
     layernorm_warp(const __grid_constant__ struct layernorm_params p)
 {
-    // The last rows first: what the command before wrote last is still in the L2 cache.
-    u32 lane = threadIdx.x % 32, n = p.args.n_cols / 4,
-        row = (gridDim.x - 1 - blockIdx.x) * (LAYERNORM_THREADS / 32) + threadIdx.x / 32;
+    u32 lane = threadIdx.x % 32, row = blockIdx.x * (LAYERNORM_THREADS / 32) + threadIdx.x / 32,
+        n = p.args.n_cols / 4;
     const float4 *in = (const float4 *)(p.in + (u64)row * p.args.n_cols), *scale = (const float4 *)p.scale,
                  *bias = (const float4 *)p.bias;
     float4 *out = (float4 *)(p.out + (u64)row * p.args.n_cols), v[LAYERNORM_WARP_FOURS];
@@ -48,9 +47,10 @@ extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
             if (p.out)
                 out[lane + 32 * i] = y;
             if (p.packed_out.at) {
-                __nv_bfloat162 low = __floats2bfloat162_rn(y.x, y.y), high = __floats2bfloat162_rn(y.z, y.w);
-                *(uint2 *)packed_place(p.packed_out, row, 4 * (lane + 32 * i)) =
-                    make_uint2(*(u32 *)&low, *(u32 *)&high);
+                __nv_bfloat162 *packed =
+                    (__nv_bfloat162 *)packed_place(p.packed_out, row, 4 * (lane + 32 * i));
+                packed[0] = __floats2bfloat162_rn(y.x, y.y);
+                packed[1] = __floats2bfloat162_rn(y.z, y.w);
             }
         }
 }
