@@ -258,12 +258,12 @@ static void qkv_in_every_shape(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
-        for (uint32_t i = 0; i < 8; i++) {
-            struct op_shape c = { .format = QUANT_Q4_K,
+        for (uint32_t i = 0; i < 9; i++) {
+            struct op_shape c = { .format = i == 8 ? QUANT_Q8_16 : QUANT_Q4_K,
                                   .other = i & 1 ? QUANT_Q6_K : 0,
                                   .rows = row_counts[r].rows,
                                   .most_rows = row_counts[r].most,
-                                  .n_cols = 512,
+                                  .n_cols = i == 8 ? 2048 : 512,
                                   .head_dim = 64,
                                   .n_heads = 6,
                                   .n_kv_heads = 2,
