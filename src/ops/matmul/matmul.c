@@ -107,17 +107,11 @@ static void record_normed_parts(struct tape *t, const struct matmul_normed *m)
     op_matmul(t, (struct matmul){ .out = m->out, .in = n, .w = m->w });
 }
 
-// Rows of two products are paired, so each has an even number. Two of Q8_16 in one command gave zeros for 9
-// to 16 rows on an H200, and why is not known; alone or beside another format they are right.
-static bool normed_pair(const struct matmul_normed *m)
-{
-    return !m->v || (m->w->n_rows % 2 == 0 && m->v->n_rows % 2 == 0 &&
-                     !(m->w->format == QUANT_Q8_16 && m->v->format == QUANT_Q8_16));
-}
-
+// Rows of two products are paired, so each has an even number.
 void op_matmul_normed(struct tape *t, struct matmul_normed m)
 {
-    bool adapted = m.w->lora || (m.v && m.v->lora);
+    bool adapted = m.w->lora || (m.v && m.v->lora),
+         paired = !m.v || (m.w->n_rows % 2 == 0 && m.v->n_rows % 2 == 0);
 
     if (!matmul_fits(t, "matmul_normed", m.w, m.in.n_cols, m.out.n_cols) ||
         (m.v && !matmul_fits(t, "matmul_normed", m.v, m.in.n_cols, m.more.n_cols)))
@@ -127,7 +121,7 @@ void op_matmul_normed(struct tape *t, struct matmul_normed m)
                   m.norm->n_cols);
         return;
     }
-    if (!tape_fuses(t, OP_matmul_normed) || adapted || !normed_pair(&m)) {
+    if (!tape_fuses(t, OP_matmul_normed) || adapted || !paired) {
         record_normed_parts(t, &m);
         return;
     }
