@@ -40,7 +40,8 @@ static bool fits_tma(const struct gemm_choice *c)
            (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
            gemm_tma_fits(c->plan, &c->product->params, c->m);
 }
-// Not Q8_16: the kernel gives wrong numbers for it (2,048 columns, 16 rows, an H200), and why is not known.
+// Not Q8_16: its scales would have half the shared memory that they need (int8_scales_bytes); wrong numbers
+// on an H200.
 static bool fits_int8(const struct gemm_choice *c)
 {
     return c->format != QUANT_Q8_16 && gemm_int8_fits(c->plan, c->format, c->max_rows, c->n_cols);
