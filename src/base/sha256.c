@@ -1,7 +1,7 @@
 // sha256.c - see sha256.h. By libcrypto's own functions for this one hash, which need no memory and cannot
 // fail. The general ones (EVP) allocate whenever a sum begins, read a configuration file and load providers
-// at the first use, which takes 1.5 ms, and then 195 ns for a page's key in place of 141. These are called
-// deprecated since OpenSSL 3.0; 4.0 has them.
+// at the first use, which takes 1.5 ms, and then 195 ns for a page's key in place of 141. These are
+// deprecated since OpenSSL 3.0.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 #include <openssl/sha.h>

@@ -12,7 +12,7 @@ struct sha256_stream;
 struct sha256_stream *sha256_open(void);    // NULL: no memory
 void sha256_close(struct sha256_stream *s); // NULL is allowed
 void sha256_add(struct sha256_stream *s, const void *bytes, size_t n);
-// The sum of all that was added; the stream begins anew.
+// The digest of all bytes added; resets the stream for the next one.
 struct sha256 sha256_take(struct sha256_stream *s);
 
 static inline bool sha256_eq(const struct sha256 *a, const struct sha256 *b)

@@ -50,7 +50,7 @@ double stats_median(double *x, size_t n)
     return stats_quantile(x, n, 0.5);
 }
 
-double stats_middle_mean(double *x, size_t n)
+double stats_interquartile_mean(double *x, size_t n)
 {
     stats_sort(x, n);
     return stats_mean(x + n / 4, n - n / 4 - n / 4);

@@ -9,4 +9,4 @@ void stats_sort(double *x, size_t n);
 double stats_quantile(const double *sorted, size_t n, double q);
 // Of unsorted values, which it sorts.
 double stats_median(double *x, size_t n);
-double stats_middle_mean(double *x, size_t n); // the same, the mean of the middle half
+double stats_interquartile_mean(double *x, size_t n); // without the lowest and highest quarter

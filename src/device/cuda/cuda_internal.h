@@ -54,10 +54,10 @@ bool cuda_tape_prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_addr
 // A segment's launches and which follow which, as pairs of launches.
 struct cuda_edges {
     struct tape_segment of;
-    cu_node *nodes; // by launch of the tape
+    cu_node *nodes; // [n_launches]
     uint32_t *from, *to;
     uint32_t n, capacity;
-    uint32_t *n_out, *n_in; // of each launch
+    uint32_t *n_out, *n_in; // [n_launches] edges that leave and enter
 };
 bool cuda_edges_find(const struct tape *t, uint32_t segment, struct cuda_edges *e, struct err *err);
 void cuda_edges_free(struct cuda_edges *e); // also after an error

@@ -3,9 +3,9 @@
 // An event between two kernels costs some 4 us: the later one no longer starts while the earlier one drains
 // (programmatic dependent launch), nor beside it. Events before all commands made a step 74 % longer
 // (bench/results/2026-11-23-h200.md). So a play has a few of them, and other plays have them elsewhere. Its
-// graph is the plain one, cut into parts: inside a part there are the plain edges, of the same kinds; the
-// event of a cut stands for all that lead over it. A tape with products by the vendor's library is played
-// launch by launch, with the same events.
+// graph is that of a plain step, cut into parts by events: edges inside a part are kept, programmatic ones
+// too; edges that cross a cut become dependencies on its event. A tape with products by the vendor's library
+// is played launch by launch, with the same events.
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
 

@@ -28,7 +28,7 @@ static __device__ __forceinline__ u32 sequence_begins(const struct step *step, u
     return __ballot_sync(~0u, lane < n && row + lane < step->n_rows && !sequence_goes_on(step, row + lane));
 }
 
-// The same of the rows of block `at` of sequence_blocks(), which are those from `first` on.
+// sequence_begins() of the rows that block `at` of sequence_blocks() has. Sets `first`, its first row.
 static __device__ __forceinline__ u32 sequence_begins_of(const struct step *step, u32 at, u32 n_single,
                                                          u32 &first)
 {

@@ -73,7 +73,8 @@ bool fronts_solve(struct fronts *f, double begin, double end, double *ns, struct
 
     for (uint32_t i = 1; at && n && i < f->n_commands; i++) {
         double *samples = f->samples + (size_t)i * f->room,
-               front = f->n[i] ? stats_middle_mean(samples, f->n[i]) + share_before(f, i) * end : at[i - 1];
+               front = f->n[i] ? stats_interquartile_mean(samples, f->n[i]) + share_before(f, i) * end
+                               : at[i - 1];
         at[i] = front < begin ? begin : front > end ? end : front;
     }
     if (at && n) {

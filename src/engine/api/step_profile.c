@@ -600,7 +600,7 @@ static double middle_mean(const double *samples, uint32_t n)
     double sorted[STEP_PROFILE_PLAYS];
 
     memcpy(sorted, samples, n * sizeof *sorted);
-    return stats_middle_mean(sorted, n);
+    return stats_interquartile_mean(sorted, n);
 }
 
 // A stage of which a play with cuts took ns: its commands, and their spans in a play that has none. To show
