@@ -230,6 +230,28 @@ static int taken_by(const struct side *s)
     return plan->n_launches == 1 ? BY_ROW : BY_PARTS;
 }
 
+// What was chosen stays in the workspace, of all kernels (src/engine/api/step_spread.h reads it there).
+static void read_choice(const struct side *s, uint32_t n_ids, float *ids)
+{
+    struct command parts[MOE_N_PARTS];
+    struct err err = { 0 };
+
+    moe_parts(tape_command(s->tape, 0), parts);
+    const struct operand *o = &parts[MOE_EXPERTS_UP].operands[EXPERTS_UP_IDS];
+    assert_ok(buffer_read(o->buffer, o->offset, ids, n_ids * sizeof *ids, &err), &err);
+}
+
+static void compare_choices(const struct sides *s, const struct op_shape *c)
+{
+    float ids[2][4096];
+    uint32_t n_ids = c->rows * experts_shape.n_slots;
+
+    assert_true(n_ids <= 4096);
+    read_choice(&s->plain, n_ids, ids[0]);
+    read_choice(&s->fast, n_ids, ids[1]);
+    assert_memory_equal(ids[0], ids[1], n_ids * sizeof(float));
+}
+
 static void compare_moe(const struct op_shape *c, int by)
 {
     static float plain[4096], in[4096];
@@ -242,6 +264,7 @@ static void compare_moe(const struct op_shape *c, int by)
     side_scale_input(&s.fast, 1e-8f);
     for (int i = 0; i < 3; i++) // what one launch leaves behind the next one finds
         sides_compare(&s, "moe", c);
+    compare_choices(&s, c);
     check_graph(&s.fast);
     assert_int_equal(taken_by(&s.fast), by);
     assert_ok(buffer_read(&s.plain.buffers[0], 0, in, c->n_cols * sizeof *in, &err), &err);

@@ -206,6 +206,70 @@ static void memory_is_counted_by_part(void **state)
     ingot_engine_close(engine);
 }
 
+static struct step_profile profile_of(struct ingot_engine *engine, struct step_shape shape)
+{
+    struct step_profile_request request = { .shape = shape };
+    struct step_profile p;
+    struct err err = { 0 };
+
+    assert_ok(step_profile_run(engine, &request, &p, &err), &err);
+    return p;
+}
+
+static struct ingot_engine *open_mixture(const char *model, const char *device)
+{
+    struct ingot_engine_options options = ingot_engine_defaults();
+
+    options.model = model;
+    options.device = device;
+    options.n_context = 128;
+    options.n_sequences = 8;
+    options.exact = true;
+    options.no_prefix_cache = true;
+    return open_or_fail(&options);
+}
+
+static bool has_command(const struct step_profile *p, const char *name)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < p->n_commands; i++)
+        has |= strcmp(p->commands[i].name, name) == 0;
+    return has;
+}
+
+// The plain loops' device has a layer's experts as one command, the other one has them in parts.
+static void check_spreads(const char *model, uint32_t n_layers)
+{
+    static const struct step_shape shapes[] = { { 1, 1, 0 }, { 8, 1, 20 }, { 1, 64, 0 }, { 3, 5, 7 } };
+    struct ingot_engine *engines[] = { open_mixture(model, "cpu"), open_mixture(model, "cpu:plain") };
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct step_profile parts = profile_of(engines[0], shapes[i]),
+                            whole = profile_of(engines[1], shapes[i]);
+        assert_true(has_command(&parts, "experts_up") && !has_command(&parts, "moe"));
+        assert_true(has_command(&whole, "moe") && !has_command(&whole, "experts_up"));
+        assert_int_equal(parts.n_experts, n_layers);
+        assert_int_equal(whole.n_experts, n_layers);
+        for (uint32_t l = 0; l < n_layers; l++) {
+            const struct expert_spread *a = &parts.experts[l], *b = &whole.experts[l];
+            assert_true(a->layer == b->layer && a->n == b->n && a->n_used == b->n_used && a->most == b->most);
+            assert_true(a->mean == b->mean && a->n_used > 0 && a->n_used <= a->n && a->most >= a->mean);
+        }
+        step_profile_release(&parts);
+        step_profile_release(&whole);
+    }
+    for (int i = 0; i < 2; i++)
+        ingot_engine_close(engines[i]);
+}
+
+static void experts_of_one_command_show_their_spread(void **state)
+{
+    (void)state;
+    check_spreads(SOURCE_DIR "/tests/golden/qwen3moe/model.gguf", 2);
+    check_spreads(SOURCE_DIR "/tests/golden/glm47-flash/model.gguf", 2); // a dense layer before them
+}
+
 static bool never(void *arg)
 {
     (void)arg;
@@ -258,6 +322,7 @@ int main(void)
         cmocka_unit_test(cut_plays_tell_the_time_of_each_command),
         cmocka_unit_test(a_tower_is_taken_apart),
         cmocka_unit_test(memory_is_counted_by_part),
+        cmocka_unit_test(experts_of_one_command_show_their_spread),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_device_is_measured),
     };

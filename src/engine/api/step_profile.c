@@ -7,13 +7,12 @@
 #include "base/stats.h"
 #include "engine/api.h"
 #include "engine/api/step_fronts.h"
+#include "engine/api/step_spread.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
 #include "engine/tiles.h"
-#include "ops/experts/experts.h"
-#include "ops/ops.h"
 
 enum { LEAST_PLAYS = 6, ALONE_PLAYS = 8, WARM_UP_PLAYS = 2 };
 enum { MOST_AT_ONCE = DEVICE_SAMPLES, LEAST_FRONTS = 4 }; // plays at once; samples of a front
@@ -658,60 +657,30 @@ static bool take_means(struct profiling *w, struct err *err)
 
 // ---- experts
 
-struct spread_count {
-    struct profiling *work;
-    struct buf ids;
-    uint32_t capacity;
-};
-
-// The ids lie in a tensor of their own where route and experts are commands of their own.
-static bool count_experts(void *arg, const struct command *c, const struct step *step, struct err *err)
-{
-    struct spread_count *count = arg;
-    struct step_profile *p = count->work->profile;
-    const struct experts_args *args = (const void *)c->args;
-    uint32_t rows[4096] = { 0 };
-    struct expert_spread s = { .layer = layer_of(c->label) };
-
-    if (c->op != OP_experts_up || args->n_experts > 4096 || p->n_experts == count->capacity)
-        return true;
-    const struct operand *o = &c->operands[EXPERTS_UP_IDS];
-    count->ids.n = 0;
-    if (!buf_reserve(&count->ids, o->bytes))
-        return err_memory(err, "the ids of experts");
-    if (!buffer_read(o->buffer, o->offset, count->ids.at, o->bytes, err))
-        return false;
-    const float *ids = (const float *)(const void *)count->ids.at;
-    for (uint32_t i = 0; i < step->n_rows * args->n_slots; i++)
-        rows[(uint32_t)ids[i] % args->n_experts]++;
-    s.n = args->n_experts;
-    for (uint32_t i = 0; i < s.n; i++) {
-        s.n_used += rows[i] > 0;
-        s.most = rows[i] > s.most ? rows[i] : s.most;
-    }
-    s.mean = (double)step->n_rows * args->n_slots / s.n;
-    p->experts[p->n_experts++] = s;
-    return true;
-}
-
+// Plays the step once more, command by command, and asks each for its choice before another overwrites it.
 static bool find_spread(struct profiling *w, struct err *err)
 {
     const struct engine_loaded *l = w->engine->loaded;
-    struct spread_count count = { .work = w, .capacity = l->model.config.n_layers };
-    struct tape_watch watch = { count_experts, &count };
+    struct step_profile *p = w->profile;
     bool ok = true;
 
     if (l->model.n_experts == 0)
         return true;
-    w->profile->experts = mem_alloc_array(count.capacity, sizeof *w->profile->experts);
-    if (!w->profile->experts)
+    p->experts = mem_alloc_array(l->model.config.n_layers, sizeof *p->experts);
+    if (!p->experts)
         return err_memory(err, "the spread of experts");
-    for (uint32_t i = 0; ok && i < w->profile->n_stages; i++) {
+    for (uint32_t i = 0; ok && i < p->n_stages; i++) {
         const struct profiled_tape *t = &w->tapes[i];
-        ok = (!t->link || link_pass(t->link, w->step->n_rows, err)) && write_step(w, t, err) &&
-             tape_play_watched(t->tape, t->step, 0, &watch, err);
+        ok = (!t->link || link_pass(t->link, w->step->n_rows, err)) && write_step(w, t, err);
+        for (uint32_t k = 0; ok && k < tape_n_commands(t->tape); k++) {
+            const struct command *c = tape_command(t->tape, k);
+            bool chooses = step_spread_has(c) && p->n_experts < l->model.config.n_layers;
+            ok = tape_play_repeated(t->tape, t->step, k, 1, err) &&
+                 (!chooses || step_spread_read(c, w->step->n_rows, &p->experts[p->n_experts++], err));
+            if (ok && chooses)
+                p->experts[p->n_experts - 1].layer = layer_of(c->label);
+        }
     }
-    buf_free(&count.ids);
     return ok;
 }
 

@@ -8,6 +8,7 @@
 // that samples (a GPU), a stamped play has few cuts, as many as slow it by 2 %, at other places each time,
 // and the commands' times come from all of them (step_fronts.h).
 #pragma once
+#include "engine/api/step_spread.h"
 #include "engine/engine.h"
 #include "ops/cost.h"
 
@@ -30,12 +31,6 @@ struct profiled_command {
     double alone_ns;
 };
 
-// Of one layer: experts that rows chose, and how many rows the most and the mean of all n had.
-struct expert_spread {
-    uint32_t layer, n, n_used, most;
-    double mean;
-};
-
 struct stage_spans { // of one stamped play, or of all on a device that samples
     uint32_t first_command, n_commands, device;
     struct play_times times;
@@ -53,7 +48,7 @@ struct step_profile {
     double cuts_ns;                    // of `timed`, and in no command: by cuts, as those of other plays cost
     struct stage_spans spans[MAX_STAGES]; // [n_stages] of one more play
     uint32_t n_stages;
-    struct expert_spread *experts; // [n_experts], or NULL: none, or the device does not show them
+    struct expert_spread *experts; // [n_experts], one a layer that has some, or NULL
     uint32_t n_experts;
 };
 

@@ -160,7 +160,7 @@ static void down_part(const struct command *c, struct command *part)
 
 void moe_parts(const struct command *c, struct command parts[MOE_N_PARTS])
 {
-    route_part(c, &parts[0]);
-    up_part(c, &parts[1]);
-    down_part(c, &parts[2]);
+    route_part(c, &parts[MOE_ROUTE]);
+    up_part(c, &parts[MOE_EXPERTS_UP]);
+    down_part(c, &parts[MOE_EXPERTS_DOWN]);
 }

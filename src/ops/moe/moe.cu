@@ -359,6 +359,8 @@ static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, s
     score = route_weigh(p.route.rule, score, n);
     if (lane < n)
         s.weights[lane] = bad ? __int_as_float(0x7fffffff) : score;
+    if (blockIdx.x == 0 && lane < n)
+        p.ids[lane] = (f32)s.ids[lane];
 }
 
 // --- the products ---

@@ -4,8 +4,9 @@
 //
 // The definition is the three operations in turn, each as its own header has it. What they hand on (normed
 // rows, ids, weights and hidden numbers) stays in the operation, so that a device may do without their rounds
-// through memory, or hand it on in a form of its own. in and out may be the same. It is recorded where the
-// device has it; else, and where rows must have the same bits in any batch, its parts are (models/mixture.c).
+// through memory, or hand it on in a form of its own. Only the ids are left where moe_parts has them, for who
+// asks what was chosen. in and out may be the same. It is recorded where the device has it; else, and where
+// rows must have the same bits in any batch, its parts are (models/mixture.c).
 #pragma once
 #include "ops/experts/experts.h"
 #include "ops/route/route.h"
@@ -56,6 +57,6 @@ bool op_moe(struct tape *t, const struct moe *m);
 uint32_t moe_work_cols(const struct moe_args *args);
 
 // The commands of the parts, for devices that play them one by one. Their values lie in the workspace.
-enum { MOE_N_PARTS = 3 };
+enum { MOE_ROUTE, MOE_EXPERTS_UP, MOE_EXPERTS_DOWN, MOE_N_PARTS };
 void moe_parts(const struct command *c, struct command parts[MOE_N_PARTS]);
 #endif

@@ -83,6 +83,19 @@ static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
     return (u32)state + MOE_STATE;
 }
 
+// Where moe_parts has the ids.
+static u64 ids_at(struct cuda_plan *p)
+{
+    const struct command *whole = p->command;
+    struct command parts[MOE_N_PARTS];
+
+    moe_parts(whole, parts);
+    p->command = &parts[MOE_ROUTE];
+    u64 at = cuda_at(p, ROUTE_IDS);
+    p->command = whole;
+    return at;
+}
+
 // Plans one launch, if moe_row supports this command.
 static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 {
@@ -94,6 +107,7 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
                             .router_bias = cuda_at(p, MOE_ROUTER_BIAS),
                             .select_bias = cuda_at(p, MOE_SELECT_BIAS),
                             .out = cuda_at(p, MOE_OUT),
+                            .ids = ids_at(p),
                             .w_gate = weight_layout_of(p, MOE_GATE),
                             .w_up = weight_layout_of(p, MOE_UP),
                             .w_down = weight_layout_of(p, MOE_DOWN),

@@ -31,6 +31,7 @@ struct moe_params {
     DEVICE_AT(const f32) router_bias; // [n_experts], or none
     DEVICE_AT(const f32) select_bias; // [n_experts], or none
     DEVICE_AT(f32) out;
+    DEVICE_AT(f32) ids;     // [n_slots] the choice, for who asks for it (moe.h)
     DEVICE_AT(u32) logits;  // [n_experts][MOE_LOGIT_WORDS] zero between launches, as the next two
     DEVICE_AT(u32) hidden;  // [n_hidden / 2] pairs of bf16: the slots', then the shared expert's
     DEVICE_AT(u32) arrived; // blocks that have read them

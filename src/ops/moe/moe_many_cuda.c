@@ -165,14 +165,14 @@ bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a)
     if (!suits(p, a))
         return false;
     moe_parts(whole, parts);
-    p->command = &parts[0];
+    p->command = &parts[MOE_ROUTE];
     cuda_plan_route(p);
     u64 normed = cuda_at(p, ROUTE_NORMED), ids = cuda_at(p, ROUTE_IDS), weights = cuda_at(p, ROUTE_WEIGHTS);
-    p->command = &parts[2];
+    p->command = &parts[MOE_EXPERTS_DOWN];
     u64 hidden = cuda_at(p, EXPERTS_DOWN_IN);
     p->command = whole;
     u32 n_rows = moe_region_rows(p->tape.max_rows * e->n_slots, e->n_experts);
-    struct moe_room room = take_room(p, &parts[2], e, n_rows);
+    struct moe_room room = take_room(p, &parts[MOE_EXPERTS_DOWN], e, n_rows);
     struct moe_many_params m = { .w = { weight_layout_of(p, MOE_GATE), weight_layout_of(p, MOE_UP) },
                                  .bias = { cuda_at(p, MOE_GATE_BIAS), cuda_at(p, MOE_UP_BIAS) },
                                  .rows = room.packed,
