@@ -87,6 +87,9 @@ static __device__ __forceinline__ void work_out_scales(const struct plane_pointe
     float4 *to = (float4 *)(scales + ((threadIdx.x & 31) / 2 * 8 + half * 4) * halves);
     f32 scale[4][2], minimum[4][2];
 
+    static_assert(!shares_scales(F) || int8_scales_bytes(F) == CONSUMER_WARPS * INT8_TILE_ROWS * 8 * 4 *
+                                                                   (halves + has_minimum(F)),
+                  "");
 #pragma unroll
     for (u32 i = 0; i < 4; i += 2) {
         struct packed<F> b[2];

@@ -55,9 +55,9 @@ SHARED_INLINE u32 int8_sums_bytes(u32 eights)
     return EPILOGUE_WARPS * 16 * eights * 32 * 16;
 }
 // Scales of super blocks as fp32, once per warp's tile: [16 warps][16 rows][8 blocks, halves or minimums].
-SHARED_INLINE u32 int8_scales_bytes(u32 format)
+SHARED_CONSTANT u32 int8_scales_bytes(u32 format)
 {
-    u32 twice = format == QUANT_Q3_K || format == QUANT_Q6_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
+    u32 twice = format != QUANT_IQ4_XS; // which has neither
     return layout_has_super_blocks(format) && format != QUANT_Q2_K ? 16 * 16 * 8 * 4 << twice : 0;
 }
 

@@ -40,11 +40,9 @@ static bool fits_tma(const struct gemm_choice *c)
            (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
            gemm_tma_fits(c->plan, &c->product->params, c->m);
 }
-// Not Q8_16: its scales would have half the shared memory that they need (int8_scales_bytes); wrong numbers
-// on an H200.
 static bool fits_int8(const struct gemm_choice *c)
 {
-    return c->format != QUANT_Q8_16 && gemm_int8_fits(c->plan, c->format, c->max_rows, c->n_cols);
+    return gemm_int8_fits(c->plan, c->format, c->max_rows, c->n_cols);
 }
 static bool fits_int8_with_long_rows(const struct gemm_choice *c)
 {
