@@ -49,6 +49,10 @@ static void print_predictions(const struct plan *p)
                p->many ? "many answers" : "one answer", p->n_probed);
     if (p->in_turn && p->placement.n > 1)
         out_printf("one device computes at a time: %s\n", p->in_turn);
+    if (p->draft_bytes)
+        out_printf("the weights of the last layers have the layer that drafts tokens among them, %.2f GiB; "
+                   "--speculate off leaves it out\n",
+                   gib(p->draft_bytes));
     if (p->n_away)
         out_printf(
             "the experts of the last %u layers stay in the host's memory, which the sizes above leave out\n",
@@ -118,9 +122,10 @@ static void print_json(const struct plan *p)
 
     for (uint32_t i = 0; i < p->placement.n; i++)
         json_array_append_new(stages, stage_json(p, i));
-    out_json(json_pack("{s:o, s:s, s:i, s:i, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages, "for",
-                       p->many ? "many" : "one", "depth", (int)p->depth, "n_experts_away", (int)p->n_away,
-                       "tokens_per_second", per_second(1, p->token_ns), "streams", (int)p->n_rows[PROBE_MANY],
+    out_json(json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages,
+                       "for", p->many ? "many" : "one", "depth", (int)p->depth, "n_experts_away",
+                       (int)p->n_away, "draft_bytes", (json_int_t)p->draft_bytes, "tokens_per_second",
+                       per_second(1, p->token_ns), "streams", (int)p->n_rows[PROBE_MANY],
                        "streams_tokens_per_second", per_second(p->n_rows[PROBE_MANY], p->many_ns),
                        "prompt_tokens_per_second", per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns),
                        "long_prompt_tokens_per_second",

@@ -256,6 +256,10 @@ static void stages_that_overlap_are_predicted_so(void **state)
     assert_ok(engine_plan(&o, 0, drafting, &err), &err);
     assert_false(drafting->overlaps);
     assert_non_null(strstr(drafting->in_turn, "drafts need the step before"));
+    o.speculate = INGOT_SPECULATE_OFF;
+    assert_ok(engine_plan(&o, 0, both, &err), &err);
+    assert_true(drafting->draft_bytes > 0 && both->draft_bytes == 0); // the plan tells what it counts
+    assert_int_equal(drafting->need[1].weights - both->need[1].weights, drafting->draft_bytes);
     free(p);
 }
 

@@ -288,6 +288,7 @@ bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, str
 
     if (ok && !plan->overlaps && l->devices.n > 1)
         plan->in_turn = flight_in_turn(&e, &shape);
+    plan->draft_bytes = ok && shape.drafts ? l->model.draft_bytes : 0;
     engine_unload(&e);
     return ok;
 }

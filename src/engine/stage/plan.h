@@ -38,6 +38,7 @@ struct plan {
     uint32_t least_share;     // of the answers of a step, where stages overlap
     const char *in_turn;      // why stages take one step at a time; NULL: they do not, or there is one device
     uint32_t n_away;          // of the last layers, whose experts the processor has
+    uint64_t draft_bytes;     // of the last stage's weights: the layer that drafts tokens; 0: not used
     uint32_t depth, n_probed; // n_probed: devices that were probed and not found in the cache
 };
 
