@@ -51,7 +51,7 @@ static int short_amount(double n, char *text, size_t size)
     return n >= 1e9 ? snprintf(text, size, "%.3gB", n * 1e-9) : snprintf(text, size, "%.3gM", n * 1e-6);
 }
 
-// "qwen3 8.19B Q4_0"; with experts "qwen3moe 30.5B.A3.34B Q4_0", the second being what one token uses.
+// "qwen3 8.19B Q4_0"; with experts "qwen3moe 30.5B.A3.03B Q4_0", the second being what one token uses.
 static void model_type(const struct bench_report *r, char *text, size_t size)
 {
     char all[32], used[32] = "";
@@ -59,7 +59,7 @@ static void model_type(const struct bench_report *r, char *text, size_t size)
     short_amount((double)r->info.n_parameters, all, sizeof all);
     if (r->model && r->model->known && r->model->model.n_experts) {
         memcpy(used, ".A", 3);
-        short_amount((double)(r->info.n_parameters - r->model->model.n_idle), used + 2, sizeof used - 2);
+        short_amount((double)r->model->n_active, used + 2, sizeof used - 2);
     }
     snprintf(text, size, "%s %s%s %s", r->info.architecture, all, used, r->info.format);
 }

@@ -117,8 +117,7 @@ static void print_model(const struct model_info *s)
                    c->latent_dims, c->head_dim);
     if (s->model.n_experts)
         out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n",
-                   s->model.n_experts, s->model.n_used_experts,
-                   (double)(s->model.n_parameters - s->model.n_idle) * 1e-6);
+                   s->model.n_experts, s->model.n_used_experts, (double)s->n_active * 1e-6);
     if (s->model.drafts)
         out_printf("drafts        by a layer more, of %.2f M parameters (--speculate)\n",
                    (double)s->model.n_draft_parameters * 1e-6);
@@ -210,8 +209,7 @@ static json_t *model_json(const struct model_info *s)
 
     json_object_set_new(o, "architecture", json_string(s->model.arch->name));
     json_object_set_new(o, "n_parameters", json_integer((json_int_t)s->model.n_parameters));
-    json_object_set_new(o, "n_active_parameters",
-                        json_integer((json_int_t)(s->model.n_parameters - s->model.n_idle)));
+    json_object_set_new(o, "n_active_parameters", json_integer((json_int_t)s->n_active));
     json_object_set_new(o, "n_experts", json_integer(s->model.n_experts));
     json_object_set_new(o, "n_experts_used", json_integer(s->model.n_used_experts));
     json_object_set_new(o, "n_layers", json_integer(c->n_layers));

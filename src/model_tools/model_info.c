@@ -8,13 +8,26 @@
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
-// Bytes that decoding reads per token: every weight once, except one row of an embedding that is not also the
-// head, and the chosen experts only.
+// The embedding, where it is not the head too: a token reads one row of it.
+static const struct file_tensor *embedding_alone(const struct model *m)
+{
+    return m->tied ? NULL : m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+}
+
+static uint64_t active_parameters(const struct model *m)
+{
+    uint64_t n_others = (uint64_t)(m->config.n_vocab - 1) * m->config.n_cols; // of other tokens' rows
+
+    return m->n_parameters - m->n_idle - (embedding_alone(m) ? n_others : 0);
+}
+
+// Bytes that decoding reads per token, of weights, but for the row of the embedding: every weight once, the
+// chosen experts only.
 static uint64_t read_bytes(const struct model *m)
 {
-    const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    const struct file_tensor *embed = embedding_alone(m);
 
-    return m->weight_bytes - m->idle_bytes - (m->tied || !embed ? 0 : embed->bytes);
+    return m->weight_bytes - m->idle_bytes - (embed ? embed->bytes : 0);
 }
 
 static struct stage_shape shape_of(const struct model_info *s)
@@ -43,6 +56,7 @@ static void count(struct model_info *s, uint32_t n_context)
     s->n_context = n_context ? n_context : most;
     struct stage_shape shape = shape_of(s);
     s->memory = place_memory(&s->model, &shape, NULL);
+    s->n_active = active_parameters(&s->model);
     s->read_bytes = read_bytes(&s->model);
     s->kv_bytes = model_pages_bytes(&s->model, 0, c->n_layers, KV_F16, KV_F16) / PAGE_TOKENS;
 }

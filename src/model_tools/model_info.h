@@ -11,6 +11,7 @@ struct model_info {
     struct err unknown; // else: why not
     struct model_eyes eyes;
     // The rest only when known.
+    uint64_t n_active;          // parameters that one token uses: the chosen experts, a row of the embedding
     uint32_t n_context;         // context that the memory is computed for
     uint64_t read_bytes;        // of weights, for one token
     uint64_t kv_bytes;          // of one position's K and V in F16

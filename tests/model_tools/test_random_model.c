@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
+#include "model_tools/model_info.h"
 #include "model_tools/random_model.h"
 #include "model_tools/random_shapes.h"
 #include "models/model.h"
@@ -207,6 +208,23 @@ static void towers_belong_to_their_models(void **state)
     unlink(beside);
 }
 
+// Parameters that a token uses, tensor by tensor.
+static uint64_t count_used(const struct model_file *f, const struct model *m)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < model_file_n_tensors(f); i++) {
+        const struct file_tensor *t = model_file_tensor_at(f, i);
+        uint64_t all = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+        if (str_is(t->name, "token_embd.weight") && model_file_tensor(f, "output.weight"))
+            all = t->dims[1];
+        else if (str_ends(t->name, STR("_exps.weight")) || str_ends(t->name, STR("_exps.bias")))
+            all = all / m->n_experts * m->n_used_experts;
+        n += all;
+    }
+    return n;
+}
+
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
@@ -218,6 +236,7 @@ static void mixtures_have_experts(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
         struct model_file *f = made(shapes[i / 2], types[i % 2]);
+        struct model_info info;
         struct model m;
         struct err err = { 0 };
         assert_ok(model_bind(&m, f, &err), &err);
@@ -225,6 +244,9 @@ static void mixtures_have_experts(void **state)
         assert_true(quant_info(model_file_tensor(f, "blk.1.ffn_up_exps.weight")->format)->block_elements > 1);
         assert_true(m.n_used_experts < m.n_experts && m.n_idle > 0 && m.n_idle < m.n_parameters &&
                     m.idle_bytes < m.weight_bytes);
+        assert_ok(model_info_open(&info, path, 0, &err), &err);
+        assert_int_equal(info.n_active, count_used(f, &m));
+        model_info_close(&info);
         model_release(&m);
         model_file_close(f);
     }
