@@ -351,6 +351,7 @@ static void a_model_that_is_too_large_is_refused(void **state)
     emulator_needed();
     expect_too_large(20, "what fits: ");        // it needs 21
     expect_too_large(8, "use a smaller model"); // less than its weights
+    expect_too_large(8, "'ingot doctor' says how the system gives its GPU more");
 }
 
 static int keep_to_the_build_folder(void **state)

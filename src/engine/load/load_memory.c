@@ -99,8 +99,9 @@ static bool say_ways(const struct engine_loaded *l, const struct stage_shape *sh
     struct ways_request asked = ways_request_of(&l->devices, &l->model, shape, room);
     asked.outline = &r;
     ways_out(&asked, ways);
-    return err_set(err, why.code, "%s; %s%s", why.message, *ways ? "what fits: " : "use a smaller model",
-                   ways);
+    return err_set(
+        err, why.code, "%s; %s%s%s", why.message, *ways ? "what fits: " : "use a smaller model", ways,
+        devices_may_have_more(&l->devices) ? "; 'ingot doctor' says how the system gives its GPU more" : "");
 }
 
 static bool all_fit(const struct engine_loaded *l, const struct stage_shape *shape,

@@ -316,6 +316,16 @@ bool devices_has_own_memory(const struct device *d)
     return str_starts(str_from(d->name), STR("cuda"));
 }
 
+bool devices_may_have_more(const struct devices *d)
+{
+    char how[256];
+
+    for (uint32_t i = 0; i < d->n; i++)
+        if (strncmp(d->at[i]->name, "metal", 5) == 0 && metal_more_memory(d->at[i], how, sizeof how))
+            return true;
+    return false;
+}
+
 bool devices_share_memory(const struct device *a, const struct device *b)
 {
     return (!devices_has_own_memory(a) && !devices_has_own_memory(b)) || strcmp(a->name, b->name) == 0;

@@ -41,4 +41,6 @@ bool devices_is_plain(const struct device *d);
 uint64_t devices_host_bytes(const struct devices *d);
 // Of the host: two such devices share its memory. On Apple's machines the GPU does, too.
 bool devices_has_own_memory(const struct device *d);
+// The system would give a GPU more memory if asked (Apple's; ingot doctor says how).
+bool devices_may_have_more(const struct devices *d);
 bool devices_share_memory(const struct device *a, const struct device *b);
