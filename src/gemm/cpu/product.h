@@ -60,7 +60,7 @@ struct product_kernels {
     product_tile_fn *const *const *file;
     uint32_t file_rows;
 };
-extern product_tile_fn *const *const product_file_tiles[N_WEIGHT_QUANTS]; // of AVX2, for .file
+extern product_tile_fn *const *const product_file_tiles[N_WEIGHT_QUANTS]; // for .file on x86
 extern pack_fn pack_avx512, pack_avx2, pack_neon;                         // for .pack
 extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2,
     product_avx_vnni, product_neon, product_sdot, product_smmla;

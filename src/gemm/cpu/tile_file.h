@@ -1,4 +1,5 @@
-// tile_file.h - tiles of the product on weights as they lie in the file, for AVX2. Included by tile_avx2.c.
+// tile_file.h - tiles of the product on weights as they lie in the file, for AVX2; AVX-512 takes them, too.
+// Included by tile_avx2.c.
 //
 // With few rows of X packing a panel costs more than the product. Here eight rows of W are read side by side:
 // a register has 16 columns of two rows, products of a row are added up across it, and the sums of the eight
