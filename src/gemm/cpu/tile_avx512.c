@@ -56,6 +56,13 @@ INLINE void prefetch(const unsigned char *w, uint32_t bytes)
     UNROLL for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + PREFETCH + i, _MM_HINT_T0);
 }
 
+// Into the second cache: blocks of 256, which come in runs of 512 bytes and more, arrive faster so (measured:
+// bench/results/2026-11-28-cpu-experts.md).
+INLINE void prefetch_run(const unsigned char *w, uint32_t bytes)
+{
+    UNROLL for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + PREFETCH + i, _MM_HINT_T1);
+}
+
 // bits << left, or >> when negative, then masked: moves a bit field of each byte to its place.
 INLINE __m512i field(__m512i bits, int left, int mask)
 {
@@ -371,10 +378,10 @@ INLINE void tile_supers(const struct product_tile *t, const struct panel_shape s
         sum_t sum;
         UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
         if (from_memory)
-            prefetch(at.header, s.header_bytes);
+            prefetch_run(at.header, s.header_bytes);
         for (uint32_t sub = 0; sub < SUPER_SUBS; sub++) {
             if (from_memory)
-                prefetch(at.header + s.header_bytes + sub * s.sub_bytes, s.sub_bytes);
+                prefetch_run(at.header + s.header_bytes + sub * s.sub_bytes, s.sub_bytes);
             add_unit(sum, at, s, sub, 0, C);
             if (panel_by_16(s.scales))
                 add_unit(sum, at, s, sub, 1, C);
