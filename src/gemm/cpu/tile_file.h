@@ -145,10 +145,16 @@ VEC_INLINE void file_add_unit(vi acc[TILE_ROWS], const struct file_rows *w, cons
 }
 
 // Asks for the part of the next eight rows that lies where the bytes [first, last) of these lie in one.
-VEC_INLINE void file_prefetch(const struct file_rows *w, uint64_t first, uint32_t n)
+// Q6_K's are too long for the first cache.
+VEC_INLINE void file_prefetch(const struct file_rows *w, uint64_t first, uint32_t n, const enum quant Q)
 {
-    for (uint32_t i = 0; i < FILE_ROWS * n; i += 64)
-        __builtin_prefetch(w->at[0] + w->ahead + FILE_ROWS * first + i);
+    for (uint32_t i = 0; i < FILE_ROWS * n; i += 64) {
+        const unsigned char *at = w->at[0] + w->ahead + FILE_ROWS * first + i;
+        if (Q == QUANT_Q6_K)
+            __builtin_prefetch(at, 0, 2);
+        else
+            __builtin_prefetch(at);
+    }
 }
 
 VEC_INLINE void file_blocks(const struct product_tile *t, const struct file_rows *w, vf y[TILE_ROWS],
@@ -159,7 +165,7 @@ VEC_INLINE void file_blocks(const struct product_tile *t, const struct file_rows
     for (uint64_t block = 0; at.block < t->n_cols / PANEL_SUB; at.block++, block += file_block_bytes(Q)) {
         vi acc[TILE_ROWS];
         vf d = _mm256_cvtph_ps(eight_halves(w, block));
-        file_prefetch(w, block, file_block_bytes(Q));
+        file_prefetch(w, block, file_block_bytes(Q), Q);
         UNROLL for (int c = 0; c < C; c++) acc[c] =
             Q == QUANT_Q8_0 ? (vi){ 0 } : start(block_of(at, c)->minus_sum, Q);
         file_add_unit(acc, w, (struct file_unit){ block, 0, 0, 0, 2 }, block_of(at, 0)->q, t->x_stride, Q, C);
@@ -203,7 +209,7 @@ VEC_INLINE void file_add_subs(const struct tile_place at, const struct file_rows
             const int8_t *x = super_of(at, 0)->q + (sub + (uint32_t)j) * PANEL_SUB + part * 16;
             vi acc[TILE_ROWS];
             if (part == 0)
-                file_prefetch(w, block + (sub + (uint32_t)j) * share, share);
+                file_prefetch(w, block + (sub + (uint32_t)j) * share, share, Q);
             UNROLL for (int c = 0; c < C; c++) acc[c] = start(minus_sum(super_of(at, c), s.scales, unit), Q);
             file_add_unit(acc, w, (struct file_unit){ block, sub, j, part, 3 - n_units }, x, at.t->x_stride,
                           Q, C);
