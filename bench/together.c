@@ -1,11 +1,13 @@
 // together.c - tokens per second of several sequences that decode together, greedily: bench_together MODEL
-// DEVICE TOKENS ROUNDS N...
+// DEVICE[@STAGES] TOKENS ROUNDS N...
 //
+// With several devices, as in cuda:0,cuda:1@16, STAGES are the layers at which the next one takes over.
 // Submits N requests of a few tokens at once. Timing begins with the step after which all have their first
 // token. Interleaves the rounds of all N; prints for each N the median tokens/s, us a step, and tokens/s
 // relative to the first N.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ingot.h>
 #include "base/clock.h"
 #include "base/str.h"
@@ -112,7 +114,7 @@ int main(int argc, char **argv)
     uint32_t counts[MOST_COUNTS];
 
     if (n_counts < 1 || n_counts > MOST_COUNTS) {
-        fprintf(stderr, "usage: bench_together MODEL DEVICE TOKENS ROUNDS N...\n");
+        fprintf(stderr, "usage: bench_together MODEL DEVICE[@STAGES] TOKENS ROUNDS N...\n");
         return 1;
     }
     uint32_t n_tokens = number(argv[3], 2, MOST_TOKENS), rounds = number(argv[4], 1, MOST_ROUNDS);
@@ -122,6 +124,11 @@ int main(int argc, char **argv)
     }
     options.model = argv[1];
     options.device = argv[2];
+    char *at = strchr(argv[2], '@');
+    if (at) {
+        *at = 0;
+        options.stages = at + 1;
+    }
     options.n_context = n_tokens + 64;
     options.speculate = INGOT_SPECULATE_OFF; // steps are what is timed
     struct ingot_engine *engine = ingot_engine_open(&options, &error);

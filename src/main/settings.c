@@ -145,7 +145,7 @@ static const struct option bench_options[] = {
 static const struct option bench_place_options[] = {
     { "-t --threads", OPTION_NUMBERS, AT(bench_threads), "N,...", "0", 0, 0, NULL, "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_NUMBERS, AT(bench_batch), "N,...", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
-    { "-dev --device", OPTION_LIST, AT(bench_device), "NAME,...", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal, or cpu:plain, the plain loops that define every operation" },
+    { "-dev --device", OPTION_LIST, AT(bench_device), "NAME,...", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal, or cpu:plain, the plain loops that define every operation; several joined by a slash, as in cuda:0/cuda:1, share the layers" },
     { "-ctk --cache-type-k", OPTION_LIST, AT(bench_type_k), "TYPE,...", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "formats of K in the KV pages: auto, f32, f16, bf16, q8_0" },
     { "-ctv --cache-type-v", OPTION_LIST, AT(bench_type_v), "TYPE,...", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "formats of V in the KV pages: the same" },
     { 0 },

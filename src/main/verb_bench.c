@@ -1,5 +1,6 @@
 // verb_bench.c - ingot bench: which tests, in which order, beside which peers. Measuring is in
 // model_tools/bench_measure.c, printing in bench_report.c.
+#include <string.h>
 #include "base/bandwidth.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -334,6 +335,17 @@ static size_t n_combinations(const struct settings *s)
     return s->bench_type_v.n * s->bench_type_k.n * s->bench_device.n * s->bench_batch.n * s->bench_threads.n;
 }
 
+// Devices that share the layers are joined by slashes, as llama-bench has it.
+static const char *devices_of(struct bench_job *b, const char *joined)
+{
+    size_t n = strlen(joined) + 1;
+    char *list = arena_alloc(b->arena, n);
+
+    for (size_t i = 0; list && i < n; i++)
+        list[i] = joined[i] == '/' ? ',' : joined[i];
+    return list ? list : joined;
+}
+
 // What changes from engine to engine: " t2 b512 k q8_0".
 static const char *label_of(const struct bench_job *b, const struct settings *s)
 {
@@ -361,7 +373,8 @@ static int run_engines(struct bench_job *b)
     struct err err;
 
     for (size_t i = 0; i < n_combinations(all) && status == STATUS_OK && out_state() == OUT_OPEN; i++) {
-        const struct settings s = combination(all, i);
+        struct settings s = combination(all, i);
+        s.device = devices_of(b, s.device);
         b->settings = &s;
         b->label = label_of(b, &s);
         status = run_engine(b);
