@@ -1,5 +1,6 @@
 // test_golden_cuda.c - every architecture's logits on an NVIDIA GPU: through graphs, pages and the engine.
 // Skipped where there is none. The golden weights are fp32 or fp16: no activation is quantised.
+// test_golden_cuda PATTERN runs some of the tests.
 #include "device/cuda/cuda.h"
 #include "device_pairs.h"
 #include "models/golden_lora.h"
@@ -212,7 +213,7 @@ static void experts_on_the_processor_give_the_reference_logits(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
                                         cmocka_unit_test(trellis_codes_give_the_reference_logits_on_the_gpu),
@@ -225,5 +226,7 @@ int main(void)
                                         cmocka_unit_test(experts_on_the_processor_give_the_reference_logits),
                                         cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
                                         cmocka_unit_test(the_shipped_eyes_answer) };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

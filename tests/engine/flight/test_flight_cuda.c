@@ -1,0 +1,155 @@
+// test_flight_cuda.c - steps in flight on NVIDIA GPUs give what one GPU gives, or the same stages one after
+// the other: two GPUs that send to each other, at every border, with too few pages, a cancelled request and
+// logits; and GPUs beside CPUs, each section in a thread. On one GPU, its name stands for the second, and the
+// driver takes the copies. Skipped where there is none. test_flight_cuda PATTERN runs some of the tests.
+#include "device/cuda/cuda.h"
+#include "engine/flight/pipeline.h"
+#include "engine/stage/link.h"
+#include "told_in_flight.h"
+
+enum { N_TURNS = 3 };
+
+static const char *two; // the devices of two stages on GPUs
+
+static bool gpu_exists(void)
+{
+    struct err err = { 0 };
+    uint32_t n = cuda_n_devices(&err);
+
+    if (n == 0)
+        print_message("skipped: %s\n", err.message);
+    two = n > 1 ? "cuda:0,cuda:1" : "cuda:0,cuda:0";
+    return n > 0;
+}
+
+static struct tried on(const char *device, const char *stages, uint32_t most)
+{
+    return (struct tried){ device, stages, most, 0, N_REQUESTS, N_REQUESTS, true };
+}
+
+static void two_gpus_say_what_one_says(void **state)
+{
+    static const char *const borders[] = { "1", "2", "3", "4", "5", "6", "7" };
+    static struct told one, more;
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    struct tried alone = on("cuda:0", NULL, 1);
+    told_run(&alone, &one);
+    for (size_t i = 0; i < sizeof borders / sizeof *borders; i++) {
+        struct tried way = on(two, borders[i], AS_OPENED);
+        told_run(&way, &more);
+        told_check_same(&one, &more, N_REQUESTS);
+        assert_int_equal(more.most_in_flight, 1); // of two: the oldest is waited for in the same step
+    }
+    struct tried three = on("cuda:0,cuda:0,cuda:0", "2,5", AS_OPENED);
+    told_run(&three, &more);
+    told_check_same(&one, &more, N_REQUESTS);
+    assert_int_equal(more.most_in_flight, 2);
+}
+
+static void the_link_between_two_gpus_is_direct(void **state)
+{
+    struct err err = { 0 };
+    (void)state;
+
+    if (!gpu_exists() || cuda_n_devices(&err) < 2)
+        skip();
+    struct tried way = on(two, "4", AS_OPENED);
+    struct ingot_engine *engine = told_open(&way);
+    print_message("%s\n", link_name(engine->inner.loaded->links[0].kind));
+    assert_int_equal(engine->inner.loaded->links[0].kind, LINK_DIRECT);
+    ingot_engine_close(engine);
+}
+
+static void too_few_pages_and_requests_that_end(void **state)
+{
+    static struct told one, more;
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    struct tried alone = on("cuda:0", NULL, 1);
+    told_run(&alone, &one);
+    for (uint32_t n_tokens = 128; n_tokens <= 224; n_tokens += 32) {
+        struct tried way = on(two, "3", AS_OPENED);
+        way.n_kv_tokens = n_tokens;
+        told_run(&way, &more);
+        assert_true(more.n_pauses > 0 || n_tokens > 128);
+        told_check_same(&one, &more, N_REQUESTS);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        struct tried way = on(two, "4", AS_OPENED);
+        way.cancelled = i;
+        told_run(&way, &more);
+        told_check_same(&one, &more, i);
+    }
+}
+
+static void logits_are_those_of_their_step(void **state)
+{
+    static struct told one, more;
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    struct tried alone = on("cuda:0", NULL, 1), way = on(two, "4", AS_OPENED);
+    alone.with_logits = way.with_logits = 2;
+    told_run(&alone, &one);
+    told_run(&way, &more);
+    told_check_same(&one, &more, N_REQUESTS);
+    assert_true(one.n_logits >= 5);
+    assert_int_equal(one.n_logits, more.n_logits);
+    assert_int_equal(one.logits, more.logits);
+}
+
+// The same stages one after the other, and with a thread each.
+static void check_beside_cpus(const char *device, const char *stages, uint32_t n_sections)
+{
+    static struct told want, got;
+    struct tried way = on(device, stages, 1);
+
+    told_run(&way, &want);
+    way.most = AS_OPENED;
+    struct ingot_engine *engine = told_open(&way);
+    assert_non_null(engine->inner.pipeline);
+    assert_int_equal(engine->inner.flight.most, n_sections + 1);
+    ingot_engine_close(engine);
+    for (uint32_t i = 0; i < N_TURNS; i++) {
+        told_run(&way, &got);
+        told_check_same(&want, &got, N_REQUESTS);
+        assert_int_equal(got.most_in_flight, n_sections);
+    }
+    way.n_kv_tokens = 160;
+    told_run(&way, &got);
+    told_check_same(&want, &got, N_REQUESTS);
+}
+
+static void stages_beside_cpus_say_what_they_say_in_turn(void **state)
+{
+    char three[32];
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    check_beside_cpus("cuda:0,cpu", "3", 2);
+    check_beside_cpus("cpu,cuda:0", "5", 2);
+    check_beside_cpus("cpu,cuda:0,cpu", "2,5", 3);
+    snprintf(three, sizeof three, "%s,cpu", two);
+    check_beside_cpus(three, "2,5", 2); // the GPUs are one section
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_gpus_say_what_one_says),
+        cmocka_unit_test(the_link_between_two_gpus_is_direct),
+        cmocka_unit_test(too_few_pages_and_requests_that_end),
+        cmocka_unit_test(logits_are_those_of_their_step),
+        cmocka_unit_test(stages_beside_cpus_say_what_they_say_in_turn),
+    };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
