@@ -114,6 +114,7 @@ struct device {
     struct device_counters counters;
     const struct tape_fusion *fusions; // rules for tape_seal, or NULL
     uint32_t max_head_dim;             // numbers of a head that attention's kernels take at most; 0: any
+    bool sleeps; // set by its user: a thread that waits for it leaves its processor to others
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
     bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
 };

@@ -1,13 +1,14 @@
 // fake_driver.h - NVIDIA's driver for tests without a GPU: its memory is the process's, and its kernels do
 // nothing, so that every token is 0. On its clock a kernel of a graph takes FAKE_KERNEL_NS and an event
-// FAKE_EVENT_NS; one node runs at a time, the first or the last that its edges allow.
+// FAKE_EVENT_NS; one node runs at a time, the first or the last that its edges allow. Calls on a thread that
+// has not chosen their device's context fail.
 #pragma once
 #include <stdlib.h>
 #include "device/cuda/cuda.h"
 #include "engine/stage/device_check.h"
 #include "testing.h"
 
-enum { LAUNCH_FAILED = 719, LOST = 999, FAKE_KERNEL_NS = 5000, FAKE_EVENT_NS = 4000 };
+enum { LAUNCH_FAILED = 719, LOST = 999, NO_CONTEXT = 201, FAKE_KERNEL_NS = 5000, FAKE_EVENT_NS = 4000 };
 
 enum { FAKE_NODES = 1024, FAKE_EDGES = 4096 };
 struct fake_graph {
@@ -31,7 +32,11 @@ static struct {
     bool last_first;           // of a graph's nodes that can run
     uint64_t ns;               // the clock
     struct fake_graph *graph;  // last launched
+    char contexts[16];         // one a device
 } fake;
+
+// Each thread chooses its own. A stream is its context.
+static _Thread_local cu_context fake_context;
 
 // Counts a call; whether it is the one that fails. Calls that give back do not, nor does the choice of a
 // context, which comes before them too.
@@ -80,8 +85,7 @@ static cu_result retain(cu_context *context, cu_device device)
 {
     if (fails())
         return LOST;
-    (void)device;
-    *context = &fake;
+    *context = &fake.contexts[device];
     return 0;
 }
 static cu_result release(cu_device device)
@@ -98,7 +102,7 @@ static cu_result set_flags(cu_device device, unsigned flags)
 }
 static cu_result set_context(cu_context context)
 {
-    (void)context;
+    fake_context = context;
     return 0;
 }
 static cu_result memory_info(size_t *free_bytes, size_t *total)
@@ -111,6 +115,8 @@ static cu_result memory_info(size_t *free_bytes, size_t *total)
 }
 static cu_result alloc(cu_address *at, size_t bytes)
 {
+    if (!fake_context)
+        return NO_CONTEXT;
     if (fails() || ++fake.allocs == fake.fail_alloc)
         return CU_OUT_OF_MEMORY;
     *at = (cu_address)(uintptr_t)malloc(bytes);
@@ -140,38 +146,41 @@ static cu_result host_free(void *at)
 }
 static cu_result clear(cu_address at, unsigned char value, size_t bytes, cu_stream stream)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
-    (void)stream;
     memset((void *)(uintptr_t)at, value, bytes);
     return 0;
 }
 static cu_result write_to(cu_address to, const void *from, size_t bytes, cu_stream stream)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
-    (void)stream;
     memcpy((void *)(uintptr_t)to, from, bytes);
     return 0;
 }
 // One tape it computes right, unless it is told not to: the known answer.
 static cu_result read_from(void *to, cu_address from, size_t bytes, cu_stream stream)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
-    (void)stream;
     memcpy(to, (const void *)(uintptr_t)from, bytes);
     for (uint32_t i = 0; bytes == DEVICE_CHECK_BYTES && !fake.computes_wrong && i < DEVICE_CHECK_ROWS; i++)
         ((float *)to)[i] = device_check_answer(i);
     return 0;
 }
-static cu_result make_handle(void **handle, unsigned flags)
+static cu_result make_stream(cu_stream *stream, unsigned flags)
 {
     if (fails())
         return LOST;
     (void)flags;
-    *handle = &fake;
-    return 0;
+    *stream = fake_context;
+    return fake_context ? 0 : NO_CONTEXT;
 }
 static cu_result drop_handle(void *handle)
 {
@@ -195,9 +204,10 @@ static cu_result drop_event(cu_event event)
 }
 static cu_result record_event(cu_event event, cu_stream stream)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
-    (void)stream;
     *(uint64_t *)event = fake.ns += FAKE_EVENT_NS;
     return 0;
 }
@@ -241,7 +251,9 @@ static cu_result copy_to_peer(cu_address to, cu_context to_context, cu_address f
                               size_t bytes, cu_stream stream)
 {
     unsigned char *at = (unsigned char *)(uintptr_t)to;
-    (void)to_context, (void)from_context, (void)stream;
+    (void)to_context, (void)from_context;
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
 
@@ -281,6 +293,8 @@ static cu_result find_function(cu_function *function, cu_module module, const ch
 }
 static cu_result set_function(cu_function function, int attribute, int value)
 {
+    if (!fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
     (void)function, (void)attribute, (void)value;
@@ -289,10 +303,12 @@ static cu_result set_function(cu_function function, int attribute, int value)
 static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                         unsigned bz, unsigned shared_bytes, cu_stream stream, void **params, void **extra)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
     (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared_bytes,
-        (void)stream, (void)params;
+        (void)params;
     (void)extra;
     return 0;
 }
@@ -364,9 +380,11 @@ static cu_result instantiate(cu_exec *exec, cu_graph graph, unsigned long long f
 }
 static cu_result upload(cu_exec exec, cu_stream stream)
 {
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (fails())
         return LOST;
-    (void)exec, (void)stream;
+    (void)exec;
     return 0;
 }
 static unsigned next_node(const struct fake_graph *g, const bool *done)
@@ -387,7 +405,8 @@ static cu_result launch_graph(cu_exec exec, cu_stream stream)
     struct fake_graph *g = exec;
     bool done[FAKE_NODES] = { false };
 
-    (void)stream;
+    if (stream != fake_context)
+        return NO_CONTEXT;
     if (++fake.launches == fake.fail_launch || fails())
         return lose(LOST);
     fake.graph = g;
@@ -430,7 +449,7 @@ static const struct driver driver = {
     .clear = clear,
     .write = write_to,
     .read = read_from,
-    .stream_create = make_handle,
+    .stream_create = make_stream,
     .stream_destroy = drop_handle,
     .stream_wait = drop_handle,
     .event_create = make_event,

@@ -2,6 +2,7 @@
 // for work. On a fake driver.
 #include "base/clock.h"
 #include "engine/api.h"
+#include "engine/flight/flight_run.h"
 #include "engine/stage/link.h"
 #include "fake_driver.h"
 
@@ -342,6 +343,129 @@ static void a_device_that_computes_wrong_is_not_opened(void **state)
     assert_non_null(strstr(error.message, "cuda:0 computes wrong"));
 }
 
+// ---- beside a CPU: each stage has a thread
+
+enum { N_BESIDE = 5, N_EACH = 12 };
+
+struct told_beside {
+    uint32_t tokens[N_BESIDE][N_EACH], n[N_BESIDE], most_in_flight;
+    struct ingot_error error;
+};
+
+static struct ingot_engine *open_beside(const char *device, bool in_turn, struct ingot_error *error)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct err err = { 0 };
+
+    memset(&fake, 0, sizeof fake);
+    fake.memory_bytes = 1ull << 32;
+    driver_replace(&driver);
+    o.model = MODEL;
+    o.device = device;
+    o.stages = "1";
+    o.n_threads = 1;
+    o.n_context = 128;
+    o.n_batch = 8;
+    o.n_sequences = N_BESIDE;
+    o.step_stretch = 0;
+    o.speculate = INGOT_SPECULATE_OFF;
+    struct ingot_engine *engine = ingot_engine_open(&o, error);
+    if (engine && in_turn) {
+        flight_close(&engine->inner);
+        assert_ok(flight_create(&engine->inner.flight, 1, engine->inner.batch, &err), &err);
+    }
+    return engine;
+}
+
+static void tell_beside(struct ingot_engine *engine, struct told_beside *told)
+{
+    struct ingot_request *requests[N_BESIDE];
+    struct ingot_event event;
+    bool busy = true;
+
+    *told = (struct told_beside){ 0 };
+    for (uint32_t i = 0; i < N_BESIDE; i++) {
+        uint32_t tokens[40];
+        struct ingot_request_options r = request();
+        for (uint32_t k = 0; k < 40; k++)
+            tokens[k] = 3 + (k * 7 + i * 13) % 90;
+        r.tokens = tokens;
+        r.n_tokens = 4 + i * 9;
+        r.max_tokens = N_EACH;
+        assert_non_null(requests[i] = ingot_submit(engine, &r, NULL));
+    }
+    while (busy) {
+        ingot_step(engine, &busy, NULL);
+        uint32_t n = engine->inner.flight.n;
+        told->most_in_flight = n > told->most_in_flight ? n : told->most_in_flight;
+    }
+    for (uint32_t i = 0; i < N_BESIDE; i++) {
+        while (ingot_poll(requests[i], &event)) {
+            if (event.token != UINT32_MAX)
+                told->tokens[i][told->n[i]++] = event.token;
+            if (event.done && event.result->error.code)
+                told->error = event.result->error;
+        }
+        ingot_request_free(requests[i]);
+    }
+}
+
+static const char *const beside[] = { "cuda:0,cpu", "cpu,cuda:0" };
+
+static void a_gpu_and_a_cpu_compute_at_the_same_time(void **state)
+{
+    (void)state;
+    if (cuda_n_images == 0)
+        skip();
+    for (int i = 0; i < 2; i++) {
+        static struct told_beside want, got;
+        struct ingot_error error = { 0 };
+        struct ingot_engine *engine = open_beside(beside[i], true, &error);
+        assert_non_null(engine);
+        tell_beside(engine, &want);
+        assert_true(want.most_in_flight <= 1);
+        ingot_engine_close(engine);
+        engine = open_beside(beside[i], false, &error);
+        assert_non_null(engine);
+        assert_non_null(engine->inner.pipeline);
+        assert_true(engine->inner.loaded->devices.at[i]->sleeps); // beside the threads of a CPU
+        tell_beside(engine, &got);
+        assert_int_equal(got.most_in_flight, 2);
+        for (uint32_t k = 0; k < N_BESIDE; k++)
+            assert_int_equal(got.n[k], N_EACH);
+        assert_memory_equal(got.tokens, want.tokens, sizeof want.tokens);
+        ingot_engine_close(engine);
+        assert_int_equal(fake.n_live, 0);
+    }
+}
+
+// In whichever thread: every request ends, nothing is left behind, and the CPU alone may go on.
+static void every_call_beside_a_cpu_fails_in_turn(void **state)
+{
+    (void)state;
+    if (cuda_n_images == 0)
+        skip();
+    ingot_log_set(INGOT_LOG_ERROR, drop_line, NULL);
+    for (int i = 0; i < 2; i++) {
+        unsigned n_opened = 0, n_calls = 1;
+        for (unsigned nth = 0; nth <= n_calls; nth++) {
+            static struct told_beside told;
+            struct ingot_error error = { 0 };
+            struct ingot_engine *engine = open_beside(beside[i], false, &error);
+            assert_non_null(engine);
+            n_opened = fake.calls;
+            fake.fail_call = nth ? n_opened + nth : 0;
+            tell_beside(engine, &told);
+            assert_true(nth == 0 || told.error.code == INGOT_DEVICE || told.error.code == INGOT_MEMORY);
+            n_calls = nth ? n_calls : fake.calls - n_opened;
+            ingot_engine_close(engine);
+            assert_int_equal(fake.n_live, 0);
+        }
+        print_message("%u fault points of the driver, on %s\n", n_calls, beside[i]);
+    }
+    ingot_log_set(INGOT_LOG_WARNING, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +480,8 @@ int main(void)
         cmocka_unit_test(devices_may_be_lost_until_one_is_left),
         cmocka_unit_test(a_device_that_computes_wrong_is_not_opened),
         cmocka_unit_test(copies_that_arrive_changed_go_through_the_host),
+        cmocka_unit_test(a_gpu_and_a_cpu_compute_at_the_same_time),
+        cmocka_unit_test(every_call_beside_a_cpu_fails_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,15 @@ static bool use(struct cuda *c, struct err *err)
     return cuda_check(c, c->cu->context_set(c->context), "choosing the device", err);
 }
 
+// Until all that was played has been done.
+static bool finish(struct cuda *c, const char *what, struct err *err)
+{
+    if (c->device.sleeps && (!cuda_check(c, c->cu->event_record(c->asleep, c->stream), what, err) ||
+                             !cuda_check(c, c->cu->event_wait(c->asleep), what, err)))
+        return false;
+    return cuda_check(c, c->cu->stream_wait(c->stream), what, err);
+}
+
 static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
@@ -100,7 +109,7 @@ static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset,
     return use(c, err) &&
            cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream),
                       "a copy to the host", err) &&
-           cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the host", err);
+           finish(c, "a copy to the host", err);
 }
 
 static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
@@ -112,14 +121,17 @@ static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes,
     return use(c, err) &&
            cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native, bytes, c->stream),
                       "a copy to the host", err) &&
-           cuda_check(c, c->cu->event_record(c->fetched[fetch], c->stream), "a copy to the host", err);
+           cuda_check(c, c->cu->event_record(c->fetched[fetch], c->stream), "a copy to the host", err) &&
+           (!d->sleeps ||
+            cuda_check(c, c->cu->event_record(c->asleep, c->stream), "a copy to the host", err));
 }
 
 static bool cuda_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
 
-    if (!use(c, err) || !cuda_check(c, c->cu->event_wait(c->fetched[fetch]), "a step", err))
+    if (!use(c, err) || (d->sleeps && !cuda_check(c, c->cu->event_wait(c->asleep), "a step", err)) ||
+        !cuda_check(c, c->cu->event_wait(c->fetched[fetch]), "a step", err))
         return false;
     memcpy(to, c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES, bytes);
     return true;
@@ -199,12 +211,18 @@ static bool cuda_supports(struct device *d, uint32_t op)
     return op < c->table->n_ops && c->table->plans[op];
 }
 
+// A stage's thread may not have called the driver before.
+static bool cuda_seal(struct device *d, struct tape *t, struct err *err)
+{
+    return use((struct cuda *)d, err) && cuda_tape_seal(d, t, err);
+}
+
 static bool cuda_wait(struct device *d, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
 
     d->counters.waits++;
-    if (!use(c, err) || !cuda_check(c, c->cu->stream_wait(c->stream), "a step", err))
+    if (!use(c, err) || !finish(c, "a step", err))
         return false;
     c->staging_used = 0;
     return true;
@@ -239,6 +257,8 @@ static void cuda_close(struct device *d)
                 c->cu->event_destroy(c->fetched[i]);
         if (c->reached)
             c->cu->event_destroy(c->reached);
+        if (c->asleep)
+            c->cu->event_destroy(c->asleep);
         if (c->stream)
             c->cu->stream_destroy(c->stream);
     }
@@ -296,7 +316,8 @@ static bool start(struct cuda *c, struct err *err)
     for (int i = 0; i < DEVICE_FETCHES; i++)
         if (!cuda_check(c, cu->event_create(&c->fetched[i], CU_EVENT_NO_TIMING), "an event", err))
             return false;
-    if (!cuda_check(c, cu->event_create(&c->reached, CU_EVENT_NO_TIMING), "an event", err))
+    if (!cuda_check(c, cu->event_create(&c->reached, CU_EVENT_NO_TIMING), "an event", err) ||
+        !cuda_check(c, cu->event_create(&c->asleep, CU_EVENT_NO_TIMING | CU_EVENT_SLEEPING), "an event", err))
         return false;
     if (!read_limits(c, err))
         return false;
@@ -330,9 +351,9 @@ uint32_t cuda_n_devices(struct err *err)
 
 struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err)
 {
-    static const struct device_ops ops = { cuda_close,     cuda_info,      cuda_alloc,       cuda_release,
-                                           cuda_write,     cuda_read,      cuda_weight_take, cuda_supports,
-                                           cuda_tape_seal, cuda_tape_drop, cuda_tape_play,   cuda_wait };
+    static const struct device_ops ops = { cuda_close, cuda_info,      cuda_alloc,       cuda_release,
+                                           cuda_write, cuda_read,      cuda_weight_take, cuda_supports,
+                                           cuda_seal,  cuda_tape_drop, cuda_tape_play,   cuda_wait };
     static const struct device_queue queue = { cuda_fetch,   cuda_collect, cuda_send,
                                                cuda_connect, cuda_pin,     cuda_unpin };
     uint32_t n = cuda_n_devices(err);

@@ -20,6 +20,7 @@ struct cuda {
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];
     cu_event reached; // by the stream, when another device was to follow
+    cu_event asleep;  // device.sleeps: what a thread waits for, not turning
     bool retained;
 };
 

@@ -37,14 +37,24 @@ static bool has_processors(const struct devices *d)
     return n <= thread_count_available();
 }
 
-// Its calls say on each thread which device they mean, so a stage may have a thread of its own; but that has
-// not run on a GPU.
-static bool any_cuda(const struct devices *d)
+// Whether what one of them computes goes to the next through the host.
+static bool any_host_link(const struct devices *d)
 {
-    for (uint32_t i = 0; i < d->n; i++)
-        if (str_starts(str_from(d->at[i]->name), STR("cuda")))
+    for (uint32_t i = 1; i < d->n; i++)
+        if (!device_can_send(d->at[i - 1], d->at[i]))
             return true;
     return false;
+}
+
+// While a thread waits for a GPU, the threads of a CPU want its processor.
+static void let_sleep(const struct devices *d, bool sleeps)
+{
+    bool any_cpu = false;
+
+    for (uint32_t i = 0; i < d->n; i++)
+        any_cpu |= !d->at[i]->queue;
+    for (uint32_t i = 0; i < d->n; i++)
+        d->at[i]->sleeps = sleeps && any_cpu;
 }
 
 const char *flight_in_turn(const struct engine *e, const struct stage_shape *shape)
@@ -58,14 +68,14 @@ const char *flight_in_turn(const struct engine *e, const struct stage_shape *sha
     if (!may_follow(e))
         return e->pace.set.compute > 0 || usage_limits_watch(&e->pace.set) ? "the limits make steps wait"
                                                                            : "the model has recurrent layers";
-    if (any_cuda(&l->devices))
-        return "an NVIDIA GPU is linked by the host";
     if (l->devices.experts)
         return "the experts are elsewhere";
     if (l->options.draft || shape->drafts)
         return "drafts need the step before; --speculate off does without them";
     if (l->model.arch->is_encoder)
         return "an encoder reads a text in one step";
+    if (!any_host_link(&l->devices))
+        return "the devices send to each other";
     return has_processors(&l->devices)
                ? NULL
                : "each of the CPUs has all processors; -t divides them among the devices";
@@ -96,6 +106,7 @@ bool flight_start(struct engine *e, uint32_t n_sections, struct err *err)
     if (!flight_create(&e->flight, most, e->batch, err))
         return false;
     e->flight.n_shares = n_sections < most ? n_sections : most;
+    let_sleep(&l->devices, true);
     return pipeline_open(&e->pipeline, &(struct pipeline_plan){ l->stages, l->links, l->n_stages, most },
                          err);
 }
@@ -116,6 +127,8 @@ void flight_close(struct engine *e)
 {
     pipeline_close(e->pipeline);
     e->pipeline = NULL;
+    if (e->loaded)
+        let_sleep(&e->loaded->devices, false);
     flight_release(&e->flight);
     e->flight = (struct flight){ .most = 1 };
 }
