@@ -17,14 +17,10 @@ static uint32_t at_most_flights(uint32_t n)
     return n < DEVICE_FETCHES ? n : DEVICE_FETCHES - 1;
 }
 
-// Steps that have to wait for their share of the time, or recurrent layers, where what a row left out goes
-// back, take one at a time.
+// Steps that have to wait for their share of the time are one at a time.
 static bool may_follow(const struct engine *e)
 {
-    const struct model *m = &e->loaded->model;
-
-    return e->pace.set.compute == 0 && !usage_limits_watch(&e->pace.set) &&
-           model_state_words(m, 0, m->config.n_layers) == 0;
+    return e->pace.set.compute == 0 && !usage_limits_watch(&e->pace.set);
 }
 
 // More threads than processors would wait for each other, and one stage at a time has them all.
@@ -66,8 +62,7 @@ const char *flight_in_turn(const struct engine *e, const struct stage_shape *sha
     if (l->n_parts)
         return "each rank has a part of every layer";
     if (!may_follow(e))
-        return e->pace.set.compute > 0 || usage_limits_watch(&e->pace.set) ? "the limits make steps wait"
-                                                                           : "the model has recurrent layers";
+        return "the limits make steps wait";
     if (l->devices.experts)
         return "the experts are elsewhere";
     if (l->options.draft || shape->drafts)

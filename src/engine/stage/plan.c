@@ -199,8 +199,7 @@ static bool can_overlap(const struct plan_request *r)
     for (uint32_t i = 0; i < d->n; i++)
         if (!d->at[i]->queue || (i > 0 && !device_can_send(d->at[i - 1], d->at[i])))
             return false;
-    return d->n > 1 && r->shape->n_away == 0 &&
-           model_state_words(r->model, 0, r->model->config.n_layers) == 0;
+    return d->n > 1 && r->shape->n_away == 0;
 }
 
 static bool make_sizes(const struct plan_request *r, const struct plan *plan, struct plan_sizes **sizes,

@@ -70,6 +70,34 @@ static void a_request_that_ends_in_flight_disturbs_none(void **state)
     }
 }
 
+// A step's rows go on from the states that the step before it leaves behind, and begin from kept ones.
+static void recurrent_layers_give_the_same(void **state)
+{
+    static const char *const models[] = { "lfm2", "qwen35", "granitehybrid", "nemotronh-moe" };
+    static struct told one, more;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[256];
+        snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/model.gguf", models[i]);
+        told_model = path;
+        told_run(&(struct tried){ "cpu", NULL, 1, 0, N_REQUESTS, N_REQUESTS, false }, &one);
+        for (uint32_t most = 2; most <= 3; most++) {
+            told_run(&(struct tried){ "cpu,cpu", "1", most, 0, N_REQUESTS, N_REQUESTS, false }, &more);
+            told_check_same(&one, &more, N_REQUESTS);
+            told_run(&(struct tried){ "cpu,cpu", "2", most, 160, most, N_REQUESTS, false }, &more);
+            told_check_same(&one, &more, most);
+        }
+        for (uint32_t n_tokens = 0; n_tokens <= 160; n_tokens += 160) {
+            told_run(&(struct tried){ "cpu,cpu", "1", THREADS, n_tokens, n_tokens ? 1 : N_REQUESTS,
+                                      N_REQUESTS, false },
+                     &more);
+            told_check_same(&one, &more, n_tokens ? 1 : N_REQUESTS);
+        }
+        told_model = NULL;
+    }
+}
+
 // Logits are read from the device after the step: no other may have been played since.
 static void logits_wait_for_their_step(void **state)
 {
@@ -93,6 +121,7 @@ int main(void)
         cmocka_unit_test(threads_of_stages_give_the_same),
         cmocka_unit_test(too_few_pages_pause_and_go_on),
         cmocka_unit_test(a_request_that_ends_in_flight_disturbs_none),
+        cmocka_unit_test(recurrent_layers_give_the_same),
         cmocka_unit_test(logits_wait_for_their_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

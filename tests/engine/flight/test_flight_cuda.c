@@ -104,6 +104,30 @@ static void logits_are_those_of_their_step(void **state)
     assert_int_equal(one.logits, more.logits);
 }
 
+static void recurrent_layers_give_the_same(void **state)
+{
+    static const char *const models[] = { SOURCE_DIR "/tests/golden/lfm2/model.gguf",
+                                          SOURCE_DIR "/tests/golden/qwen35/model.gguf",
+                                          SOURCE_DIR "/tests/golden/nemotronh-moe/model.gguf" };
+    static struct told one, more;
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct tried alone = on("cuda:0", NULL, 1), way = on(two, "1", AS_OPENED);
+        told_model = models[i];
+        told_run(&alone, &one);
+        told_run(&way, &more);
+        told_check_same(&one, &more, N_REQUESTS);
+        assert_true(more.most_in_flight > 0);
+        way.n_kv_tokens = 160;
+        told_run(&way, &more);
+        told_check_same(&one, &more, N_REQUESTS);
+        told_model = NULL;
+    }
+}
+
 // The same stages one after the other, and with a thread each.
 static void check_beside_cpus(const char *device, const char *stages, uint32_t n_sections)
 {
@@ -147,6 +171,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_link_between_two_gpus_is_direct),
         cmocka_unit_test(too_few_pages_and_requests_that_end),
         cmocka_unit_test(logits_are_those_of_their_step),
+        cmocka_unit_test(recurrent_layers_give_the_same),
         cmocka_unit_test(stages_beside_cpus_say_what_they_say_in_turn),
     };
     if (argc > 1)

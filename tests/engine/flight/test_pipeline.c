@@ -157,6 +157,8 @@ static void pages_are_kept_and_found_between_steps(void **state)
     check_pages_on_disk("3");
     model = GOLDEN("gemma3/model.gguf"); // window pages, too
     check_pages_on_disk("2");
+    model = GOLDEN("lfm2/model.gguf"); // states
+    check_pages_on_disk("1");
     model = NULL;
 }
 
