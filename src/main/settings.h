@@ -58,6 +58,7 @@ struct settings {
     uint32_t n_chunks;
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all, verify_gemm;
+    uint32_t n_synth_layers; // 0: the shape's
     const char *type;
     uint32_t n_verify, n_plan_sequences, plan_depth;
     // serve

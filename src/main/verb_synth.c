@@ -30,6 +30,7 @@ int verb_synth(const struct verb_call *call)
         .type = call->settings->type,
         .output = words->at[1],
         .seed = call->settings->seed,
+        .n_layers = call->settings->n_synth_layers,
         .progress = progress_callback,
         .progress_arg = &progress,
     };

@@ -518,6 +518,10 @@ static void models_are_written_and_verified(void **state)
     snprintf(words, sizeof words, "inspect %s/q8.gguf --tensors", home);
     expect(run_with(words, ""), 0, "tensors\n", "");
     expect(run_with("synth --list", ""), 0, "tinyllama-1.1b\n", "");
+    snprintf(words, sizeof words, "synth toy %s/three.gguf --layers 3", home);
+    expect(run_with(words, ""), 0, "", "");
+    snprintf(words, sizeof words, "inspect %s/three.gguf", home);
+    expect(run_with(words, ""), 0, ", 3 layers, ", "");
 }
 
 // What was recorded is answered the same again; a record that says otherwise is contradicted, with the place.
