@@ -136,7 +136,7 @@ bool flight_waits_for_one(const struct engine *e)
         n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
         n_answers += r->state == REQUEST_DECODE;
     }
-    return e->pipeline && e->flight.n == 0 && n_running == 1 && n_answers == 1;
+    return !e->loaded->remote && e->flight.n == 0 && n_running == 1 && n_answers == 1;
 }
 
 // ---- a step
@@ -169,6 +169,7 @@ bool flight_run(struct engine *e, struct err *err)
 {
     struct flight *f = &e->flight;
 
+    e->block_is_fresh = false;
     if (e->batch->n_rows > 0) {
         e->batch->played_ns = clock_ns();
         if (!tiles_encode(e, err) || !submit(e, e->batch, err))

@@ -320,12 +320,13 @@ static void an_engine_is_closed_in_the_middle(void **state)
     }
 }
 
-// What is alone is played by the engine's thread, and has drafts.
+// What is alone is one step at a time, played by the engine's thread, and has drafts.
 static void one_answer_alone_has_drafts(void **state)
 {
     struct ingot_engine_options o;
     struct ingot_request_options r = ingot_request_defaults();
-    struct ingot_result result[2];
+    struct ingot_result result[3];
+    struct err err = { 0 };
     uint32_t tokens[60];
     (void)state;
 
@@ -336,17 +337,24 @@ static void one_answer_alone_has_drafts(void **state)
     r.max_tokens = 40;
     r.ignore_eos = true;
     r.sampling.temperature = 0;
-    for (int i = 0; i < 2; i++) {
-        o = options_of(i ? NULL : "4");
+    for (int i = 0; i < 3; i++) { // with threads, as devices that send to each other, as one
+        o = options_of(i < 2 ? "4" : NULL);
         o.speculate = INGOT_SPECULATE_ALWAYS;
         struct ingot_engine *engine = open_stages(&o);
+        struct engine *e = &engine->inner;
+        if (i == 1) {
+            flight_close(e);
+            assert_ok(flight_create(&e->flight, 2, e->batch, &err), &err);
+        }
         assert_true(ingot_generate(engine, &r, NULL, NULL, &result[i], NULL));
         assert_int_equal(result[i].n_generated, 40);
         ingot_engine_close(engine);
     }
     assert_true(result[0].n_drafted > 0);
-    assert_int_equal(result[0].n_drafted, result[1].n_drafted);
-    assert_int_equal(result[0].n_accepted, result[1].n_accepted);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(result[0].n_drafted, result[i].n_drafted);
+        assert_int_equal(result[0].n_accepted, result[i].n_accepted);
+    }
 }
 
 struct step_question {
