@@ -1,6 +1,7 @@
 // schedule.c - see schedule.h.
 #include "engine/schedule.h"
 #include "base/clock.h"
+#include "engine/flight/pipeline.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/request_admit.h"
@@ -151,6 +152,15 @@ bool schedule_reads_back(const struct engine *e)
     return false;
 }
 
+// Each step reads all weights: where one stage takes nearly all of the time, as a CPU behind a GPU does, two
+// steps take longer than the stages do in turn. Both ways are tried.
+static bool is_slower_divided(struct pipeline *p, uint32_t n, uint32_t n_steps)
+{
+    uint64_t divided = pipeline_round_ns(p, n, n_steps), together = pipeline_round_ns(p, n, 1);
+
+    return divided > 0 && together < divided; // together may not be known yet
+}
+
 // How many steps share n answers. Threads of stages take them by whole buckets.
 static uint32_t n_shares(const struct engine *e, uint32_t n)
 {
@@ -158,7 +168,8 @@ static uint32_t n_shares(const struct engine *e, uint32_t n)
 
     if (e->flight.most == 1 || most < 2 || schedule_reads_back(e))
         return 1;
-    return most < e->flight.n_shares ? most : e->flight.n_shares;
+    most = most < e->flight.n_shares ? most : e->flight.n_shares;
+    return e->pipeline && is_slower_divided(e->pipeline, n, most) ? 1 : most;
 }
 
 // Steps that are in flight at once share the answers evenly. With threads, answers that are done apart come

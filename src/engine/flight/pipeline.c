@@ -12,6 +12,13 @@ struct pipeline_step { // a step on its way
     struct step_news news;
 };
 
+// How long a section computes a step of a bucket. The first ones make tapes, and tell nothing.
+struct pipeline_pace {
+    uint64_t ns, at; // a running mean; the step that was noted last
+    uint32_t n;      // noted
+};
+enum { PACE_FIRST = 2, PACE_SHARE = 8, PACE_OLD = 1000 }; // steps; a new one's share of the mean
+
 struct section {
     struct pipeline *pipeline;
     uint32_t first, last; // stages
@@ -20,6 +27,7 @@ struct section {
     // Guarded by the lock. Steps: those whose slot it has emptied, those that it has put in one.
     uint64_t n_taken, n_given;
     uint64_t busy_ns;
+    struct pipeline_pace pace[N_BUCKETS];
     // Of the link to the next section: in the host's memory.
     void *slots[PIPELINE_SLOTS];
     struct device *pinned_by; // they are that device's pins; or NULL
@@ -173,6 +181,21 @@ static bool give_out(struct section *s, uint64_t step, struct err *err)
     return true;
 }
 
+// The lock is held, if it is not the last section's.
+static void note(struct section *s, uint64_t step, uint64_t ns)
+{
+    const struct pipeline *p = s->pipeline;
+    const struct step *what = p->jobs[step % p->most].step;
+    struct pipeline_pace *pace =
+        &s->pace[stage_bucket_index(&p->stages[s->first], what->n_rows, what->n_outputs)];
+
+    s->busy_ns += ns;
+    pace->at = step;
+    if (pace->n++ < PACE_FIRST)
+        return;
+    pace->ns = pace->ns ? pace->ns - pace->ns / PACE_SHARE + ns / PACE_SHARE : ns;
+}
+
 static bool play(struct section *s, uint64_t step, struct err *err)
 {
     struct pipeline *p = s->pipeline;
@@ -186,7 +209,7 @@ static bool play(struct section *s, uint64_t step, struct err *err)
              stage_play(&p->stages[i], job->step, err);
     ok = ok && last->ops->wait(last, err);
     pthread_mutex_lock(&p->lock);
-    s->busy_ns += clock_ns() - begun;
+    note(s, step, clock_ns() - begun);
     pthread_mutex_unlock(&p->lock);
     return ok;
 }
@@ -257,8 +280,8 @@ void pipeline_done(struct pipeline *p)
 {
     struct section *s = &p->sections[p->n - 1];
 
+    note(s, s->n_given, clock_ns() - p->begun_ns);
     s->n_given++;
-    s->busy_ns += clock_ns() - p->begun_ns;
 }
 
 void pipeline_fail(struct pipeline *p, const struct err *why)
@@ -274,6 +297,26 @@ uint64_t pipeline_busy_ns(struct pipeline *p, uint32_t section)
     uint64_t ns = p->sections[section].busy_ns;
     pthread_mutex_unlock(&p->lock);
     return ns;
+}
+
+uint64_t pipeline_round_ns(struct pipeline *p, uint32_t n_answers, uint32_t n_steps)
+{
+    const struct stage_shape *shape = &p->stages[0].shape;
+    uint32_t most = shape->max_rows < shape->max_outputs ? shape->max_rows : shape->max_outputs;
+    uint32_t rows = (n_answers + n_steps - 1) / n_steps, of_step = rows < most ? rows : most;
+    uint32_t bucket = stage_bucket_index(&p->stages[0], of_step, of_step);
+    uint64_t sum = 0, slowest = 0;
+    bool known = true;
+
+    pthread_mutex_lock(&p->lock);
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct pipeline_pace *pace = &p->sections[i].pace[bucket];
+        known &= pace->n > PACE_FIRST && p->n_pushed - pace->at < PACE_OLD;
+        sum += pace->ns;
+        slowest = pace->ns > slowest ? pace->ns : slowest;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return !known ? 0 : n_steps * slowest > sum ? n_steps * slowest : sum;
 }
 
 // ---- opening

@@ -53,3 +53,6 @@ bool pipeline_flush(struct pipeline *p, struct err *err);
 uint64_t pipeline_slot_bytes(const struct pipeline *p); // of activations in the host's memory
 // How long a section has computed since pipeline_open.
 uint64_t pipeline_busy_ns(struct pipeline *p, uint32_t section);
+// How long it takes until each of n answers has another token, if they are divided among so many steps: by
+// what steps of that size took lately. 0: not known.
+uint64_t pipeline_round_ns(struct pipeline *p, uint32_t n_answers, uint32_t n_steps);

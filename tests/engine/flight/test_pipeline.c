@@ -4,6 +4,7 @@
 // them. The texts are one CPU's.
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "engine/api.h"
 #include "engine/flight/flight_run.h"
 #include "open_engine.h"
@@ -260,6 +261,74 @@ static void answers_are_divided_by_whole_buckets(void **state)
     }
 }
 
+// ---- stages that take long
+
+static struct device_ops slowed[2];
+static const struct device_ops *at_full_speed;
+static struct {
+    uint32_t step_us, row_us; // what a play takes longer
+} slow[2];
+
+static bool play_slowly(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                        uint32_t last, struct err *err)
+{
+    const struct step *rows = step->host;
+    uint32_t which = d->ops == &slowed[1];
+
+    usleep(slow[which].step_us + rows->n_rows * slow[which].row_us);
+    return at_full_speed->play(d, t, step, first, last, err);
+}
+
+// How many steps share 16 answers in the end.
+static uint32_t n_shares_at_last(void)
+{
+    static const uint32_t tokens[] = { 20, 21, 22 };
+    struct ingot_engine_options o = options_of("4");
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request *requests[16];
+    uint32_t most = 0;
+    bool busy = true;
+
+    o.n_sequences = 16;
+    o.n_batch = 64;
+    r.tokens = tokens;
+    r.n_tokens = 3;
+    r.max_tokens = 30;
+    r.ignore_eos = true;
+    struct ingot_engine *engine = open_stages(&o);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct device *d = engine->inner.loaded->devices.at[i];
+        at_full_speed = d->ops;
+        slowed[i] = *d->ops;
+        slowed[i].play = play_slowly;
+        d->ops = &slowed[i];
+    }
+    for (uint32_t i = 0; i < 16; i++)
+        assert_non_null(requests[i] = ingot_submit(engine, &r, NULL));
+    for (uint32_t n = 0; busy; n++) {
+        assert_true(ingot_step(engine, &busy, NULL));
+        uint32_t n_with = flight_n_with_answers(&engine->inner.flight);
+        most = n > 30 && n_with > most ? n_with : most;
+    }
+    for (uint32_t i = 0; i < 16; i++)
+        ingot_request_free(requests[i]);
+    ingot_engine_close(engine);
+    return most;
+}
+
+// Two steps read the slow stage's weights twice; what the other stage could do meanwhile is less.
+static void answers_stay_together_where_one_stage_takes_all_the_time(void **state)
+{
+    (void)state;
+
+    slow[0].step_us = 0;
+    slow[1].step_us = 40000;
+    assert_int_equal(n_shares_at_last(), 1);
+    slow[0].step_us = slow[1].step_us = 0;
+    slow[0].row_us = slow[1].row_us = 2000;
+    assert_int_equal(n_shares_at_last(), 2);
+}
+
 // ---- a device fails
 
 static atomic_int plays_left;
@@ -415,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_session_is_saved_while_others_answer),
         cmocka_unit_test(adapters_go_with_their_steps),
         cmocka_unit_test(answers_are_divided_by_whole_buckets),
+        cmocka_unit_test(answers_stay_together_where_one_stage_takes_all_the_time),
         cmocka_unit_test(a_failure_ends_all_steps_in_flight),
         cmocka_unit_test(an_engine_is_closed_in_the_middle),
         cmocka_unit_test(one_answer_alone_has_drafts),
