@@ -229,11 +229,16 @@ static uint32_t most_steps(const struct plan *plan, uint32_t n_stages)
     return n < n_shares ? n : n_shares;
 }
 
+// Threads of stages keep the rows together where that is shorter.
+static bool may_add_up(const struct plan *plan)
+{
+    return plan->overlaps && plan->least_share > 1;
+}
+
 // Until every sequence has a token more: n_steps steps go through all stages, one behind the other.
-static uint64_t round_ns(const struct plan *plan, const struct plan_sizes *s)
+static uint64_t round_ns(const struct plan *plan, const struct plan_sizes *s, uint32_t n_steps)
 {
     const struct placement *p = &plan->placement;
-    uint32_t n_steps = most_steps(plan, p->n);
     uint64_t sum = 0, slowest = 0;
 
     for (uint32_t i = 0; i < p->n; i++) {
@@ -268,7 +273,9 @@ static void predict(const struct plan_request *r, struct plan *plan, const struc
         plan->long_prompt_ns = sums[PROBE_PROMPT];
     plan->token_ns = sums[PROBE_ONE];
     plan->prompt_ns = sums[PROBE_PROMPT];
-    plan->many_ns = round_ns(plan, sizes);
+    plan->many_ns = round_ns(plan, sizes, most_steps(plan, p->n));
+    uint64_t together = may_add_up(plan) ? round_ns(plan, sizes, 1) : UINT64_MAX;
+    plan->many_ns = together < plan->many_ns ? together : plan->many_ns;
 }
 
 // What is needed, each device's room, and what would fit.
@@ -309,9 +316,13 @@ bool plan_layers(const struct plan_request *request, struct plan *plan, struct e
         return false;
     plan->overlaps = can_overlap(request);
     plan->least_share = request->shape->overlaps ? SHARE_ROWS : 1;
-    struct plan_costs costs = { step_cost, step_link,
-                                sizes,     request->devices->n,
-                                n_layers,  request->many ? most_steps(plan, MAX_DEVICES) : 1 };
+    struct plan_costs costs = { .cost = step_cost,
+                                .link = step_link,
+                                .arg = sizes,
+                                .n_devices = request->devices->n,
+                                .n_layers = n_layers,
+                                .most_steps = request->many ? most_steps(plan, MAX_DEVICES) : 1,
+                                .may_add_up = may_add_up(plan) };
     bool ok = true;
     if (request->pinned)
         plan->placement = *request->pinned;

@@ -146,7 +146,7 @@ bool plan_choose(const struct plan_costs *costs, struct placement *p, uint64_t *
         return err_memory(err, "a plan");
     if (costs->most_steps > 1)
         overlap(&t, &best, p);
-    if (best.n_before == PLAN_NONE) // or no stage can be so large
+    if (best.n_before == PLAN_NONE || costs->may_add_up) // or no stage can be so large
         add_up(&t, &best, p);
     mem_free(t.cells);
     *cost = best.cost;

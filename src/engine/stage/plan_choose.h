@@ -16,6 +16,7 @@ struct plan_costs {
     // same time, each another step, as many steps as stages; all of them are through once the slowest stage
     // or link has had each.
     uint32_t most_steps;
+    bool may_add_up; // all rows may also be in one step: the lower cost of both ways counts
 };
 
 // The placement with the least cost. Devices keep their order, each has one range or none; of equal

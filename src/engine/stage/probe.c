@@ -14,8 +14,8 @@
 #include "engine/stage/place.h"
 #include "ops/cost.h"
 
-enum { PROBE_ROWS = 256, PROBE_PLAYS = 15, MOST_LAYERS = 16, MOST_MANY = 16 };
-static const uint64_t BEYOND_CACHES = 96u << 20;
+enum { PROBE_ROWS = 256, PROBE_PLAYS = 15, MOST_LAYERS = 16, MOST_MANY = 64 };
+static const uint64_t BEYOND_CACHES = 640u << 20, BEYOND_GPU_CACHES = 96u << 20;
 static const uint64_t SLOW_NS = 50000000;    // a layer's prompt: one layer is enough then
 static const uint64_t ENOUGH_NS = 300000000; // a slow device is not played more often than needed
 
@@ -211,7 +211,8 @@ static uint32_t choose_layers(const struct probe_request *p, uint64_t prompt_ns)
     uint32_t n = p->model->config.n_layers, inner = n > 3 ? n - 2 : 1;
     uint32_t most = inner < MOST_LAYERS ? inner : MOST_LAYERS;
     uint64_t bytes = place_range_memory(p->model, p->shape, (struct layer_range){ n - 2, n - 1 }).weights;
-    uint64_t wanted = bytes ? BEYOND_CACHES / bytes + 1 : MOST_LAYERS;
+    uint64_t caches = p->device->queue ? BEYOND_GPU_CACHES : BEYOND_CACHES;
+    uint64_t wanted = bytes ? caches / bytes + 1 : MOST_LAYERS;
 
     if (prompt_ns > SLOW_NS)
         return 1;
