@@ -1,10 +1,11 @@
 // predictions.c - what `ingot plan` predicts beside what is measured: bench_predictions ROUNDS THREADS
-// MODEL...
+// [--gpus] MODEL...
 //
 // Each model in eight ways: devices, splits, depths, answers at the same time. In each round every way is
 // predicted, by probes made anew, and measured right after; the rounds are interleaved. Of a way's steps, as
 // of a probe's plays, the first quartile counts: what else runs on the machine only adds time. Each CPU
-// device computes with THREADS threads; 0 takes all. The output is a table of medians over the rounds in
+// device computes with THREADS threads; 0 takes all. With --gpus the ways are those of two NVIDIA GPUs and a
+// CPU. The output is a table of medians over the rounds in
 // tokens/s, and the median error.
 #include <math.h>
 #include <stdio.h>
@@ -31,11 +32,17 @@ static const struct prediction_way {
     uint32_t quarter; // the share of the layers on the first device, in quarters; 0: no split
     uint32_t depth, n_answers;
     uint32_t n_prompt; // rows of a step; fewer where plain loops take long
-} ways[N_WAYS] = {
+} on_cpus[N_WAYS] = {
     { "cpu", 0, 16, 1, 256 },          { "cpu", 0, 768, 1, 256 },     { "cpu", 0, 16, 4, 256 },
     { "cpu", 0, 256, 8, 256 },         { "cpu,cpu", 2, 16, 1, 256 },  { "cpu,cpu", 1, 512, 4, 256 },
     { "cpu,cpu:plain", 3, 16, 1, 32 }, { "cpu:plain", 0, 16, 1, 32 },
+}, on_gpus[N_WAYS] = {
+    { "cuda:0", 0, 16, 1, 256 },        { "cuda:0", 0, 768, 1, 256 },       { "cuda:0", 0, 256, 8, 256 },
+    { "cuda:0,cuda:1", 2, 16, 1, 256 }, { "cuda:0,cuda:1", 2, 256, 8, 256 }, { "cpu", 0, 16, 1, 256 },
+    { "cuda:0,cpu", 2, 16, 1, 256 },    { "cpu,cuda:0", 1, 16, 1, 256 },
 };
+
+static const struct prediction_way *ways = on_cpus;
 
 struct figures {
     double predicted[MOST_ROUNDS], measured[MOST_ROUNDS];
@@ -233,12 +240,19 @@ int main(int argc, char **argv)
     double errors[2 * MOST_MODELS * N_WAYS];
     struct ingot_engine_options o = ingot_engine_defaults();
     uint64_t rounds = 0, n_threads = 0;
-    uint32_t n_models = (uint32_t)argc - 3, n = 0;
+    uint32_t n = 0;
 
+    if (argc > 3 && strcmp(argv[3], "--gpus") == 0) {
+        ways = on_gpus;
+        memmove(&argv[3], &argv[4], (size_t)(argc-- - 3) * sizeof *argv);
+    }
+    uint32_t n_models = (uint32_t)argc - 3;
     if (argc < 4 || argc - 3 > MOST_MODELS || !str_to_u64(str_from(argv[1]), &rounds) || rounds < 1 ||
         rounds > MOST_ROUNDS || !str_to_u64(str_from(argv[2]), &n_threads) || n_threads > 1024) {
-        fprintf(stderr, "usage: bench_predictions ROUNDS THREADS MODEL..., at most %d rounds and %d models\n",
-                MOST_ROUNDS, MOST_MODELS);
+        fprintf(
+            stderr,
+            "usage: bench_predictions ROUNDS THREADS [--gpus] MODEL..., at most %d rounds and %d models\n",
+            MOST_ROUNDS, MOST_MODELS);
         return 1;
     }
     o.n_threads = (uint32_t)n_threads;

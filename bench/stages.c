@@ -14,6 +14,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/thread_pool.h"
 #include "engine/api.h"
 #include "engine/flight/flight_run.h"
 #include "engine/flight/pipeline.h"
@@ -226,7 +227,8 @@ int main(int argc, char **argv)
     one_step_at_a_time(engines[ONE_STEP]);
     engines[OVERLAPPED] = overlapped(open_on(&o, argv[2], argv[3], one));
     engines[ONE_THREAD] = open_on(&o, "cpu", NULL, one);
-    engines[ALL_THREADS] = open_on(&o, "cpu", NULL, one * n_stages);
+    uint32_t all = one * n_stages < thread_count_available() ? one * n_stages : thread_count_available();
+    engines[ALL_THREADS] = open_on(&o, "cpu", NULL, all);
     run_all(engines, (uint32_t)n_rounds);
     for (enum bench_way w = 0; w < N_WAYS; w++)
         ingot_engine_close(engines[w]);
