@@ -1,5 +1,6 @@
 // device.c - the calls that every device shares beside memory (buffer.c) and weights (weight.c).
 #include "device/device.h"
+#include <string.h>
 
 bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
 {
@@ -26,6 +27,22 @@ bool device_send(struct device *d, const struct buffer *from, struct buffer *to,
     CHECK(device_can_send(d, to->device) && bytes <= from->bytes && bytes <= to->bytes);
     d->counters.sent_bytes += bytes;
     return d->queue->send(d, from, to, bytes, err);
+}
+
+bool device_can_bring(const struct device *d)
+{
+    return !d->outlines && (!d->queue || d->queue->bring);
+}
+
+bool device_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct device_piece *p = &pieces[i];
+        CHECK(p->offset <= p->to->bytes && p->bytes <= p->to->bytes - p->offset);
+        if (!d->queue)
+            memcpy((unsigned char *)p->to->host + p->offset, p->from, p->bytes);
+    }
+    return !d->queue || d->queue->bring(d, pieces, n, err);
 }
 
 void device_close(struct device *d)

@@ -87,6 +87,11 @@ struct device_ops {
 
 // A device whose plays continue while the caller goes on. Results are requested after one play and collected
 // while the next one runs.
+struct device_piece { // of a buffer, and what it shall hold
+    struct buffer *to;
+    uint64_t offset, bytes;
+    const void *from;
+};
 enum { DEVICE_FETCHES = 8, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
     // Copies the first bytes of b to the host once everything played so far has finished. fetch: which of the
@@ -103,6 +108,9 @@ struct device_queue {
     // Memory of the host that it copies from and to at full speed, zeroed or not; NULL: there is no more.
     void *(*pin)(struct device *d, uint64_t bytes);
     void (*unpin)(struct device *d, void *at);
+    // From any thread, behind what was queued before and beside what is played then, which uses none of these
+    // pieces. On return they are there.
+    bool (*bring)(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
 };
 
 struct device {
@@ -135,4 +143,7 @@ bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, 
 bool device_can_send(const struct device *from, const struct device *to);
 bool device_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
                  struct err *err);
+// By `bring`, or where the device is done with each play on return, as it is.
+bool device_can_bring(const struct device *d);
+bool device_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
 void device_close(struct device *d); // NULL is allowed

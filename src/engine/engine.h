@@ -91,11 +91,11 @@ struct engine {
     struct pace pace;
     struct shown shown;
     uint64_t n_pauses, n_steps, n_rows;
-    uint64_t n_untaken;     // events of all requests that the caller has not taken
-    bool is_stepping;       // a thread runs a step, or is about to
-    uint32_t n_turns;       // threads that wait for both locks: wait_turn_begin
-    uint64_t n_renewed;     // how often the pages were made anew
-    struct sha256 identity; // kv_persist_identity, as of identity_at = n_renewed + 1
+    uint64_t n_untaken;           // events of all requests that the caller has not taken
+    bool is_stepping;             // a thread runs a step, or is about to
+    uint32_t n_turns, n_bringing; // threads: that wait for both locks (wait_turn_begin); that bring pages
+    uint64_t n_renewed;           // how often the pages were made anew
+    struct sha256 identity;       // kv_persist_identity, as of identity_at = n_renewed + 1
     uint64_t identity_at;
     uint32_t n_live; // requests and sessions that exist
     bool closed;     // by the caller; the engine is freed with the last of these

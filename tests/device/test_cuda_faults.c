@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "engine/api.h"
 #include "engine/flight/flight_run.h"
+#include "engine/kv/prefix.h"
+#include "engine/kv_persist.h"
 #include "engine/stage/link.h"
 #include "fake_driver.h"
 
@@ -343,6 +345,80 @@ static void a_device_that_computes_wrong_is_not_opened(void **state)
     assert_non_null(strstr(error.message, "cuda:0 computes wrong"));
 }
 
+// ---- pages that come while steps run
+
+enum { N_MOVED = 4 };
+
+static const uint32_t *prompt_of_pages(void)
+{
+    static uint32_t tokens[N_MOVED * PAGE_TOKENS + 1];
+
+    for (uint32_t i = 0; i <= N_MOVED * PAGE_TOKENS; i++)
+        tokens[i] = 3 + i * 7 % 90;
+    return tokens;
+}
+
+// The numbers of the prompt's pages on both GPUs; `put`: other ones for each of them.
+static void page_numbers(struct ingot_engine *engine, bool put, unsigned char *numbers)
+{
+    struct engine *e = &engine->inner;
+    struct sha256 root = prefix_root(e->kv.prefix, "salt");
+    struct prefix_walk walk = prefix_begin(&root);
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < N_MOVED; i++) {
+        uint32_t page = prefix_next(&e->kv, &walk, prompt_of_pages() + i * PAGE_TOKENS);
+        assert_int_not_equal(page, KV_NONE);
+        for (uint32_t k = 0; put && k < kv_persist_page_bytes(e); k++)
+            numbers[k] = (unsigned char)(i * 31 + k * 7 + k / 256);
+        unsigned char *at = numbers;
+        for (uint32_t s = 0; s < e->loaded->n_stages; s++)
+            assert_ok(stage_page_move(&e->loaded->stages[s], page, &at, put, &err), &err);
+        numbers = at;
+    }
+}
+
+// On a stream of their own, with a thread that sleeps; the step's stream is not waited for.
+static void pages_come_beside_the_steps(void **state)
+{
+    struct ingot_request_options r = request();
+    struct ingot_engine *engines[2] = { NULL };
+    struct ingot_error error = { 0 };
+    static unsigned char sent[1 << 20], got[1 << 20];
+    size_t n;
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    fake.n_devices = 2;
+    fake.has_peers = true;
+    r.tokens = prompt_of_pages();
+    r.n_tokens = N_MOVED * PAGE_TOKENS + 1;
+    r.cache_salt = "salt";
+    for (int i = 0; i < 2; i++)
+        assert_non_null(engines[i] = open_engine(&error));
+    assert_true(ingot_generate(engines[0], &r, NULL, NULL, NULL, NULL));
+    page_numbers(engines[0], true, sent);
+    struct ingot_pages *from = ingot_pages_offer(engines[0], r.tokens, r.n_tokens, 0, "salt", &error),
+                       *to = ingot_pages_expect(engines[1], r.tokens, r.n_tokens, "salt", &error);
+    assert_true(from && to);
+    uint64_t written = engines[1]->inner.loaded->devices.at[0]->counters.write_bytes;
+    for (const void *at; (at = ingot_pages_give(from, &n));)
+        assert_true(ingot_pages_take(to, at, n, &error));
+    assert_true(ingot_pages_finish(to, &error));
+    assert_int_equal(ingot_pages_n_tokens(to), N_MOVED * PAGE_TOKENS);
+    assert_int_equal(engines[1]->inner.loaded->devices.at[0]->counters.write_bytes,
+                     written); // by no step's way
+    page_numbers(engines[1], false, got);
+    assert_memory_equal(sent, got, N_MOVED * kv_persist_page_bytes(&engines[1]->inner));
+    ingot_pages_close(from);
+    ingot_pages_close(to);
+    for (int i = 0; i < 2; i++)
+        ingot_engine_close(engines[i]);
+    assert_int_equal(fake.n_live, 0);
+}
+
 // ---- beside a CPU: each stage has a thread
 
 enum { N_BESIDE = 5, N_EACH = 12 };
@@ -480,6 +556,7 @@ int main(void)
         cmocka_unit_test(devices_may_be_lost_until_one_is_left),
         cmocka_unit_test(a_device_that_computes_wrong_is_not_opened),
         cmocka_unit_test(copies_that_arrive_changed_go_through_the_host),
+        cmocka_unit_test(pages_come_beside_the_steps),
         cmocka_unit_test(a_gpu_and_a_cpu_compute_at_the_same_time),
         cmocka_unit_test(every_call_beside_a_cpu_fails_in_turn),
     };

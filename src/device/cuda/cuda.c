@@ -248,6 +248,7 @@ static void cuda_close(struct device *d)
 
     if (c->context && c->cu->context_set(c->context) == 0) {
         vendor_close(c->vendor);
+        cuda_beside_close(c);
         for (uint32_t i = 0; i < c->n_modules; i++)
             c->cu->module_unload(c->modules[i]);
         if (c->staging)
@@ -264,6 +265,7 @@ static void cuda_close(struct device *d)
     }
     if (c->retained)
         c->cu->primary_release(c->ordinal);
+    pthread_mutex_destroy(&c->beside.lock);
     mem_free(c->modules);
     mem_free(c);
 }
@@ -354,8 +356,8 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     static const struct device_ops ops = { cuda_close, cuda_info,      cuda_alloc,       cuda_release,
                                            cuda_write, cuda_read,      cuda_weight_take, cuda_supports,
                                            cuda_seal,  cuda_tape_drop, cuda_tape_play,   cuda_wait };
-    static const struct device_queue queue = { cuda_fetch,   cuda_collect, cuda_send,
-                                               cuda_connect, cuda_pin,     cuda_unpin };
+    static const struct device_queue queue = { cuda_fetch, cuda_collect, cuda_send, cuda_connect,
+                                               cuda_pin,   cuda_unpin,   cuda_bring };
     uint32_t n = cuda_n_devices(err);
 
     if (n == 0)
@@ -369,6 +371,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
         err_memory(err, "a device");
         return NULL;
     }
+    pthread_mutex_init(&c->beside.lock, NULL);
     c->device.ops = &ops;
     c->device.queue = &queue;
     c->device.sampling = &cuda_sampling;

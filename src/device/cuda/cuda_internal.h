@@ -1,9 +1,19 @@
 // cuda_internal.h - the CUDA device's inside, for cuda.c, graph.c and the bench of single operations.
 #pragma once
+#include <pthread.h>
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
 
 enum { STAGING_BYTES = 16 << 20, STAGING_PIECE = 1 << 20, STATIC_SHARED_BYTES = 2048 };
+
+// For copies beside what is played; what it consists of is made when it is first used.
+struct cuda_beside {
+    pthread_mutex_t lock; // of all of it
+    cu_stream stream;
+    cu_event behind, done;
+    unsigned char *room; // pinned
+    uint64_t used;
+};
 
 struct cuda {
     struct device device;
@@ -22,6 +32,7 @@ struct cuda {
     cu_event reached; // by the stream, when another device was to follow
     cu_event asleep;  // device.sleeps: what a thread waits for, not turning
     bool retained;
+    struct cuda_beside beside;
 };
 
 // A tape's native form.
@@ -37,6 +48,10 @@ struct cuda_tape {
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
+
+// bring.c: an entry of struct device_queue
+bool cuda_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
+void cuda_beside_close(struct cuda *c); // its context is the thread's
 
 // peer.c: entries of struct device_queue
 bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,

@@ -6,6 +6,10 @@
 // prompt, of that model and of these settings. Sums are checked without a lock; the copies between two steps
 // move a few MiB at a time, so that answers go on meanwhile. Taken pages are held until the end: a page whose
 // beginning is lost could not be found.
+//
+// Where each stage's device takes copies beside what is played (device_bring), pages come without waiting for
+// steps: nothing reads or writes a page between its taking and its entry in the prefix index. States and
+// window pages, and engines that keep pages on disk or have threads for stages, take the turns between steps.
 #include <stdio.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -474,12 +478,12 @@ static void take_window(struct ingot_pages *p, unsigned char *numbers)
         kv_window_drop(kv, page);
 }
 
-static bool take_all(struct ingot_pages *p, const struct arrived *a, struct err *err)
+static bool take_all(struct ingot_pages *p, const struct arrived *a, size_t from, struct err *err)
 {
     bool ok = true;
     uint64_t n = 0;
 
-    for (size_t at = 0; ok && at < a->n_bytes; at += n) {
+    for (size_t at = from; ok && at < a->n_bytes; at += n) {
         struct str rest = { (const char *)p->room + at, a->n_bytes - at };
         enum kv_file_kind kind = kv_file_next(rest, &p->kinds, &n);
         if (kind == KV_FILE_PAGE)
@@ -492,17 +496,107 @@ static bool take_all(struct ingot_pages *p, const struct arrived *a, struct err 
     return ok;
 }
 
+// ---- beside the steps
+
+// The state lock is held.
+static bool may_come_beside(const struct ingot_pages *p)
+{
+    const struct engine *e = p->engine;
+    bool may = !p->kinds.state_bytes && !p->kinds.window_bytes && !e->kv_store && !e->pipeline &&
+               !e->loaded->n_parts && is_as_opened(p);
+
+    for (uint32_t i = 0; i < e->loaded->n_stages && may; i++)
+        may = device_can_bring(e->loaded->stages[i].device);
+    return may;
+}
+
+static bool bring(const struct engine *e, uint32_t page, const unsigned char *numbers, struct err *err)
+{
+    struct device_piece *pieces = mem_alloc_array(2ull * e->loaded->model.config.n_layers, sizeof *pieces);
+    bool ok = pieces || err_memory(err, "pages on their way");
+
+    for (uint32_t i = 0; i < e->loaded->n_stages && ok; i++) {
+        struct stage *s = &e->loaded->stages[i];
+        ok = device_bring(s->device, pieces, stage_page_pieces(s, page, &numbers, pieces), err);
+    }
+    mem_free(pieces);
+    return ok;
+}
+
+// The page is taken, so that no request may have it, and known only when its numbers are there. The state
+// lock is held, but not while it is copied.
+static bool take_page_beside(struct ingot_pages *p, const unsigned char *numbers, struct err *err)
+{
+    struct engine *e = p->engine;
+    struct prefix_walk next = p->walk;
+    const uint32_t *tokens = tokens_of(p, p->at);
+    uint32_t known = prefix_next(&e->kv, &next, tokens), page = KV_NONE;
+    bool ok = true;
+
+    if (known == KV_NONE) {
+        page = has_room(e) ? kv_page_take(&e->kv) : KV_NONE;
+        if (page == KV_NONE)
+            return err_set(err, ERR_LIMIT, "no page is free behind %u", p->at);
+        e->n_bringing++;
+        pthread_mutex_unlock(&e->state);
+        ok = bring(e, page, numbers, err);
+        pthread_mutex_lock(&e->state);
+        e->n_bringing--;
+        wait_wake(e);
+        if (p->n_renewed != e->n_renewed)
+            return err_set(err, ERR_DEVICE, "a device was lost");
+        next = p->walk;
+        known = prefix_next(&e->kv, &next, tokens); // read here meanwhile
+    }
+    if (known != KV_NONE)
+        kv_page_hold(&e->kv, known);
+    if (page != KV_NONE && (known != KV_NONE || !ok))
+        kv_page_drop(&e->kv, page);
+    if (!ok && known == KV_NONE)
+        return false;
+    if (known == KV_NONE) {
+        prefix_put(&e->kv, &p->walk, page, tokens);
+        next = p->walk;
+        prefix_next(&e->kv, &next, tokens);
+    }
+    p->walk = next;
+    p->held[p->n_held++] = known != KV_NONE ? known : page;
+    p->at++;
+    return true;
+}
+
+// *done: as many bytes of the room as could be taken so.
+static bool take_beside(struct ingot_pages *p, const struct arrived *a, size_t *done, struct err *err)
+{
+    struct engine *e = p->engine;
+    bool ok = true;
+    uint64_t n;
+
+    pthread_mutex_lock(&e->state);
+    for (*done = 0; ok && *done < a->n_bytes && may_come_beside(p); *done += n) {
+        struct str rest = { (const char *)p->room + *done, a->n_bytes - *done };
+        kv_file_next(rest, &p->kinds, &n);
+        ok = take_page_beside(p, p->room + *done + KV_FILE_HEAD, err);
+    }
+    pthread_mutex_unlock(&e->state);
+    return ok;
+}
+
 // Takes the whole files that have come; what is left is the beginning of one.
 static bool take_arrived(struct ingot_pages *p, struct err *err)
 {
     struct arrived a;
+    size_t done;
 
-    if (!arrived_check(p, &a, err))
+    if (!arrived_check(p, &a, err) || !take_beside(p, &a, &done, err))
         return false;
-    wait_turn_begin(p->engine);
-    bool ok = is_as_opened(p) ? take_all(p, &a, err)
-                              : err_set(err, ERR_DEVICE, "the engine is closed, or a device was lost");
-    wait_turn_end(p->engine);
+    bool ok = true;
+    if (done < a.n_bytes || a.n_bytes == 0) {
+        wait_turn_begin(p->engine);
+        ok = is_as_opened(p) ? take_all(p, &a, done, err)
+                             : err_set(err, ERR_DEVICE, "the engine is closed, or a device was lost");
+        wait_turn_end(p->engine);
+    }
     p->state_of = a.state_of;
     p->window_of = a.window_of;
     memmove(p->room, p->room + a.n_bytes, p->n_bytes - a.n_bytes);

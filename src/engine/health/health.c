@@ -125,6 +125,8 @@ void health_recover(struct engine *e)
     e->health.gave_up = true; // until this went well
     if (!ok || n_lost == 0 || n_lost == e->loaded->devices.n)
         return;
+    while (e->n_bringing > 0) // pages to the stages' devices
+        pthread_cond_wait(&e->news, &e->state);
     engine_release_stages(e);
     close_lost(e, lost);
     load_watch_begin(&e->watch, &e->loaded->devices);

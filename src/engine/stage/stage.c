@@ -661,6 +661,23 @@ bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to
     return move_pages(s, false, page, at, to_device, err);
 }
 
+uint32_t stage_page_pieces(struct stage *s, uint32_t page, const unsigned char **at,
+                           struct device_piece *pieces)
+{
+    uint32_t n = 0;
+
+    CHECK(s->n_others == 0);
+    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
+        struct buffer *b = &s->page_buffers[i];
+        uint64_t bytes = b->bytes / s->shape.n_pages;
+        if (bytes == 0 || sees_window(s, i / 2))
+            continue;
+        pieces[n++] = (struct device_piece){ b, page * bytes, bytes, *at };
+        *at += bytes;
+    }
+    return n;
+}
+
 bool stage_window_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
 {
     return move_pages(s, true, page, at, to_device, err);

@@ -139,5 +139,9 @@ bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to
 // The same for a page of these layers.
 bool stage_window_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);
 uint64_t stage_page_bytes(const struct stage *s); // of all pages, window pages included
+// The pieces of such a page on the stage's device, whose bytes are at *at, which goes on behind them. Of a
+// stage without others. Returns how many: at most 2 for each layer.
+uint32_t stage_page_pieces(struct stage *s, uint32_t page, const unsigned char **at,
+                           struct device_piece *pieces);
 // The same for a row of the states.
 bool stage_state_move(struct stage *s, uint32_t row, unsigned char **at, bool to_device, struct err *err);

@@ -1,0 +1,84 @@
+// bring.c - copies to a GPU from any thread, on a stream of their own: KV pages that come from elsewhere
+// while answers go on. They wait for what was queued before, since a page may have had another use, and for
+// nothing that is queued later. The thread sleeps until they are there.
+#include <string.h>
+#include "device/cuda/cuda_internal.h"
+
+enum { BESIDE_BYTES = 4 << 20 };
+
+static bool begin(struct cuda *c, struct err *err)
+{
+    struct cuda_beside *b = &c->beside;
+    const struct driver *cu = c->cu;
+    void *room = NULL;
+
+    if (!cuda_check(c, cu->context_set(c->context), "choosing the device", err) ||
+        (!b->stream &&
+         !cuda_check(c, cu->stream_create(&b->stream, CU_STREAM_NON_BLOCKING), "a stream", err)) ||
+        (!b->behind && !cuda_check(c, cu->event_create(&b->behind, CU_EVENT_NO_TIMING), "an event", err)) ||
+        (!b->done &&
+         !cuda_check(c, cu->event_create(&b->done, CU_EVENT_NO_TIMING | CU_EVENT_SLEEPING), "an event", err)))
+        return false;
+    if (!b->room &&
+        !cuda_check(c, cu->host_alloc(&room, BESIDE_BYTES, CU_HOST_PORTABLE), "pinned memory", err))
+        return false;
+    b->room = b->room ? b->room : room;
+    return cuda_check(c, cu->event_record(b->behind, c->stream), "an event", err) &&
+           cuda_check(c, cu->stream_follow(b->stream, b->behind, 0), "an event", err);
+}
+
+static bool arrive(struct cuda *c, struct err *err)
+{
+    struct cuda_beside *b = &c->beside;
+
+    b->used = 0;
+    return cuda_check(c, c->cu->event_record(b->done, b->stream), "a copy to the device", err) &&
+           cuda_check(c, c->cu->event_wait(b->done), "a copy to the device", err);
+}
+
+static bool copy(struct cuda *c, const struct device_piece *p, struct err *err)
+{
+    struct cuda_beside *b = &c->beside;
+
+    for (uint64_t at = 0, n; at < p->bytes; at += n) {
+        if (b->used == BESIDE_BYTES && !arrive(c, err))
+            return false;
+        n = p->bytes - at < BESIDE_BYTES - b->used ? p->bytes - at : BESIDE_BYTES - b->used;
+        memcpy(b->room + b->used, (const unsigned char *)p->from + at, n);
+        if (!cuda_check(c,
+                        c->cu->write((cu_address)(uintptr_t)p->to->native + p->offset + at, b->room + b->used,
+                                     n, b->stream),
+                        "a copy to the device", err))
+            return false;
+        b->used += n;
+    }
+    return true;
+}
+
+bool cuda_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    pthread_mutex_lock(&c->beside.lock);
+    bool ok = begin(c, err);
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = copy(c, &pieces[i], err);
+    if (c->beside.done) // the room is read until then, also after an error
+        ok = arrive(c, ok ? err : NULL) && ok;
+    pthread_mutex_unlock(&c->beside.lock);
+    return ok;
+}
+
+void cuda_beside_close(struct cuda *c)
+{
+    struct cuda_beside *b = &c->beside;
+
+    if (b->room)
+        c->cu->host_free(b->room);
+    if (b->behind)
+        c->cu->event_destroy(b->behind);
+    if (b->done)
+        c->cu->event_destroy(b->done);
+    if (b->stream)
+        c->cu->stream_destroy(b->stream);
+}
