@@ -502,8 +502,8 @@ static bool take_all(struct ingot_pages *p, const struct arrived *a, size_t from
 static bool may_come_beside(const struct ingot_pages *p)
 {
     const struct engine *e = p->engine;
-    bool may = !p->kinds.state_bytes && !p->kinds.window_bytes && !e->kv_store && !e->pipeline &&
-               !e->loaded->n_parts && is_as_opened(p);
+    bool may = is_as_opened(p) && !p->kinds.state_bytes && !p->kinds.window_bytes && !e->kv_store &&
+               !e->pipeline && !e->loaded->n_parts;
 
     for (uint32_t i = 0; i < e->loaded->n_stages && may; i++)
         may = device_can_bring(e->loaded->stages[i].device);
