@@ -37,9 +37,8 @@ static bool is_used(const struct plan *p, uint32_t device)
 static void print_predictions(const struct plan *p)
 {
     out_printf("predicted at depth %u: one answer %.1f tok/s", p->depth, per_second(1, p->token_ns));
-    if (p->n_rows[PROBE_MANY] > 1)
-        out_printf(", %u answers %.1f tok/s together", p->n_rows[PROBE_MANY],
-                   per_second(p->n_rows[PROBE_MANY], p->many_ns));
+    if (p->n_many > 1)
+        out_printf(", %u answers %.1f tok/s together", p->n_many, per_second(p->n_many, p->many_ns));
     out_printf(", a prompt %.1f tok/s in steps of %u", per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns),
                p->n_rows[PROBE_PROMPT]);
     if (p->long_prompt_ns != p->prompt_ns)
@@ -125,8 +124,8 @@ static void print_json(const struct plan *p)
     out_json(json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages,
                        "for", p->many ? "many" : "one", "depth", (int)p->depth, "n_experts_away",
                        (int)p->n_away, "draft_bytes", (json_int_t)p->draft_bytes, "tokens_per_second",
-                       per_second(1, p->token_ns), "streams", (int)p->n_rows[PROBE_MANY],
-                       "streams_tokens_per_second", per_second(p->n_rows[PROBE_MANY], p->many_ns),
+                       per_second(1, p->token_ns), "streams", (int)p->n_many,
+                       "streams_tokens_per_second", per_second(p->n_many, p->many_ns),
                        "prompt_tokens_per_second", per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns),
                        "long_prompt_tokens_per_second",
                        per_second(p->n_rows[PROBE_PROMPT], p->long_prompt_ns), "prompt_rows",

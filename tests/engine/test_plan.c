@@ -378,11 +378,16 @@ static void many_answers_are_predicted(void **state)
     assert_ok(engine_plan(&o, 64, p, &err), &err);
     assert_true(p->many && !p->overlaps);
     assert_int_equal(p->n_rows[PROBE_MANY], 8);
+    assert_int_equal(p->n_many, 8);
     assert_int_equal(p->many_ns, p->stage_ns[0][PROBE_MANY] + p->stage_ns[1][PROBE_MANY]);
     o.aim = INGOT_FOR_ONE;
     assert_ok(engine_plan(&o, 64, p, &err), &err);
     assert_false(p->many);
     o.aim = INGOT_FOR_MANY;
+    o.device = "cpu,cpu"; // more sequences than the probe's step has
+    o.n_sequences = o.n_batch = 100;
+    assert_ok(engine_plan(&o, 0, p, &err), &err);
+    assert_true(p->n_rows[PROBE_MANY] == 64 && p->n_many == 100);
     o.n_sequences = 1;
     assert_ok(engine_plan(&o, 0, p, &err), &err);
     assert_true(p->many && p->many_ns == p->token_ns);

@@ -74,19 +74,19 @@ static uint64_t range_ns(const struct plan_sizes *s, uint32_t device, struct lay
 // Of the sequences' rows that a step has where n_steps are on their way.
 static double rows_of(const struct plan *p, uint32_t n_steps)
 {
-    double rows = (double)p->n_rows[PROBE_MANY] / n_steps;
+    double rows = (double)p->n_many / n_steps;
 
     return rows > 1 ? rows : 1;
 }
 
-// A stage's time between that for one row and that for a row of each sequence.
+// On the line through a stage's times for one row and for those of the probe.
 static uint64_t many_ns(const struct plan_sizes *s, uint32_t device, struct layer_range layers,
                         uint32_t n_steps)
 {
     uint64_t one = range_ns(s, device, layers, PROBE_ONE), all = range_ns(s, device, layers, PROBE_MANY);
     uint32_t n_rows = s->plan->n_rows[PROBE_MANY];
 
-    if (n_rows < 2 || all < one)
+    if (n_rows < 2 || all < one || rows_of(s->plan, n_steps) == n_rows)
         return all;
     return one + (uint64_t)((double)(all - one) * (rows_of(s->plan, n_steps) - 1) / (n_rows - 1));
 }
@@ -158,6 +158,7 @@ static bool probe_all(const struct plan_request *r, struct plan *plan, struct er
         plan->room[i] = 0;
     }
     memcpy(plan->n_rows, plan->speed[0].n_rows, sizeof plan->n_rows);
+    plan->n_many = probe_n_many(r->shape);
     return true;
 }
 
@@ -222,7 +223,7 @@ static bool make_sizes(const struct plan_request *r, const struct plan *plan, st
 // As many steps as sequences at most, and as there are places to fetch their results from.
 static uint32_t most_steps(const struct plan *plan, uint32_t n_stages)
 {
-    uint32_t n = plan->overlaps ? n_stages : 1, n_shares = plan->n_rows[PROBE_MANY] / plan->least_share;
+    uint32_t n = plan->overlaps ? n_stages : 1, n_shares = plan->n_many / plan->least_share;
 
     n = n < DEVICE_FETCHES ? n : DEVICE_FETCHES - 1;
     n_shares = n_shares ? n_shares : 1;

@@ -34,6 +34,7 @@ struct plan {
     // long_prompt_ns: of a prompt's step among many, behind each other.
     uint64_t token_ns, many_ns, prompt_ns, long_prompt_ns;
     uint32_t n_rows[N_PROBE_STEPS];
+    uint32_t n_many; // sequences: those of many_ns, more than the probe's rows where it has not as many
     bool overlaps, many;
     uint32_t least_share;     // of the answers of a step, where stages overlap
     const char *in_turn;      // why stages take one step at a time; NULL: they do not, or there is one device

@@ -96,15 +96,21 @@ static bool write_table(struct stage *s, struct err *err)
     return ok;
 }
 
+uint32_t probe_n_many(const struct stage_shape *s)
+{
+    uint32_t n = s->n_slots < s->max_outputs ? s->n_slots : s->max_outputs;
+
+    return n < s->max_rows ? n : s->max_rows;
+}
+
 // The rows of each step: no more sequences or rows than the engine will have.
 static void choose_rows(const struct probe_request *p, uint32_t n_rows[N_PROBE_STEPS])
 {
     const struct stage_shape *s = p->shape;
-    uint32_t n_slots = s->n_slots < s->max_outputs ? s->n_slots : s->max_outputs;
+    uint32_t n_many = probe_n_many(s);
 
-    n_slots = n_slots < MOST_MANY ? n_slots : MOST_MANY;
     n_rows[PROBE_ONE] = 1;
-    n_rows[PROBE_MANY] = n_slots < s->max_rows ? n_slots : s->max_rows;
+    n_rows[PROBE_MANY] = n_many < MOST_MANY ? n_many : MOST_MANY;
     n_rows[PROBE_PROMPT] = s->max_rows < PROBE_ROWS ? s->max_rows : PROBE_ROWS;
 }
 

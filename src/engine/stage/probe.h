@@ -37,6 +37,8 @@ struct probe_request {
     bool no_repack; // as the device was opened
 };
 
+// How many sequences may have a row in a step; the probe has up to 64 of them.
+uint32_t probe_n_many(const struct stage_shape *shape);
 // Takes some of the last layers' weights to the device, plays them at that depth, and gives them back.
 bool probe_device(const struct probe_request *p, struct probe_speed *speed, struct err *err);
 // How activations come from one device to another, as links between stages pass them on.
