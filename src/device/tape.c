@@ -221,14 +221,20 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 // in and out are bound, or out is no tensor.
 static void add_border(struct tape *t, uint16_t op, const char *name, struct tensor in, struct tensor out)
 {
-    struct command *c = tape_add(t, op, name, "", 0);
+    struct exchange_args args = { .index = t->n_exchanges, .n_cols = in.n_cols, .rows = in.rows };
+    struct command *c = tape_add(t, op, name, &args, sizeof args);
+    bool is_played = t->exchange && op != TAPE_BORDER &&
+                     (op != TAPE_ALL_REDUCE || t->limits.max_rows <= t->exchange->most_rows);
 
     if (!c)
         return;
     CHECK(t->tensors[in.id - 1].bound && (out.id == 0 || t->tensors[out.id - 1].bound));
-    c->border = true;
+    c->border = !is_played;
     tape_reads(t, c, in);
     tape_writes(t, c, out);
+    if (is_played) // so that they follow each other
+        tape_writes_buffer(t, c, t->exchange->inbox, OPERAND_PRIVATE);
+    t->n_exchanges += is_played && op == TAPE_ALL_REDUCE;
 }
 
 void tape_border(struct tape *t, struct tensor v)
@@ -244,6 +250,40 @@ void tape_all_reduce(struct tape *t, struct tensor v)
 void tape_all_gather(struct tape *t, struct tensor part, struct tensor whole)
 {
     add_border(t, TAPE_ALL_GATHER, "all_gather", part, whole);
+}
+
+void tape_tell(struct tape *t, const struct buffer *results, const struct buffer *history,
+               uint32_t history_stride)
+{
+    struct exchange_args args = { .rows = ROWS_OUTPUT, .history_stride = history_stride };
+    struct command *c = t->exchange ? tape_add(t, TAPE_TELL, "tell", &args, sizeof args) : NULL;
+
+    if (!c)
+        return;
+    tape_reads_buffer(t, c, results);
+    if (results)
+        tape_reads_buffer(t, c, history);
+    else
+        tape_writes_buffer(t, c, history, OPERAND_U32);
+    tape_writes_buffer(t, c, t->exchange->inbox, OPERAND_PRIVATE);
+}
+
+void tape_exchange_on_device(struct tape *t, const struct exchange *x)
+{
+    CHECK(t->n_commands == 0 && (!x || (t->device->queue && t->device->queue->prepare)));
+    t->exchange = x;
+}
+
+uint32_t tape_n_exchanges(const struct tape *t)
+{
+    return t->n_exchanges;
+}
+
+bool tape_prepare(struct tape *t, const struct buffer *step, struct err *err)
+{
+    CHECK(t->sealed);
+    return !t->device->queue || !t->device->queue->prepare ||
+           t->device->queue->prepare(t->device, t, step, err);
 }
 
 static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)

@@ -7,10 +7,13 @@
 #pragma once
 #include "base/arena.h"
 #include "device/device.h"
+#include "device/exchange.h"
 #include "device/step.h"
 
 enum { TAPE_MAX_OPERANDS = 27, TAPE_ARGS_BYTES = 128 };
-enum { TAPE_ALL_GATHER = UINT16_MAX - 2, TAPE_ALL_REDUCE, TAPE_BORDER }; // commands that no device plays
+// Commands that are no operations. No device plays a border; the others are borders too where the tape has no
+// exchange.
+enum { TAPE_TELL = UINT16_MAX - 3, TAPE_ALL_GATHER, TAPE_ALL_REDUCE, TAPE_BORDER };
 
 // Numbers that one command writes and later ones read: [rows, n_cols] fp32. Sealing chooses their memory,
 // which is reused after the last command that reads them. id 0 is no tensor.
@@ -94,10 +97,21 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 
 // Here another device changes v, a bound tensor. Between two borders lies a segment, which is played alone.
 void tape_border(struct tape *t, struct tensor v);
-// Borders where ranks, a tape each, exchange: v, bound, becomes the sum of all ranks' v; the first rank's
-// `whole`, id 0 on the others, has all parts column behind column.
+// Where ranks, a tape each, exchange: v, bound, becomes the sum of all ranks' v, ((v0 + v1) + v2) + ...; the
+// first rank's `whole`, id 0 on the others, has all parts column behind column. These are borders, but in a
+// tape with an exchange.
 void tape_all_reduce(struct tape *t, struct tensor v);
 void tape_all_gather(struct tape *t, struct tensor part, struct tensor whole);
+// What the first rank has drawn goes to the others' token history. results: NULL on the others. Nothing
+// without an exchange: then the host tells them.
+void tape_tell(struct tape *t, const struct buffer *results, const struct buffer *history,
+               uint32_t history_stride);
+// Before recording, on devices whose queue has `prepare`: the device exchanges by itself, within what x says.
+// x, or NULL, outlives t.
+void tape_exchange_on_device(struct tape *t, const struct exchange *x);
+uint32_t tape_n_exchanges(const struct tape *t); // all-reduces that the device plays: see struct step
+// Gets ready what a play needs, where the device does that by itself: ranks wait for each other's plays.
+bool tape_prepare(struct tape *t, const struct buffer *step, struct err *err);
 
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -25,10 +25,18 @@ struct tape {
     struct buffer scratch;
     struct tape_segment *segments; // [n_segments], made by sealing
     uint32_t n_segments;
+    const struct exchange *exchange; // or NULL
+    uint32_t n_exchanges;            // all-reduces that are no borders
     const char *label;
     struct err error;
     bool sealed;
     void *native; // made by the device's seal
+};
+
+// Arguments of the commands that exchange. index: of the all-reduces before it in its tape.
+struct exchange_args {
+    u32 index, n_cols, rows; // rows: enum tensor_rows
+    u32 history_stride;
 };
 
 // The segment that begins and ends there, or UINT32_MAX.

@@ -178,8 +178,9 @@ bool engine_collect(struct engine *e, struct batch *b, struct err *err)
 
     if (e->loaded->remote)
         return remote_collect(e->loaded->remote, b, err);
-    return !last->device->queue ||
-           device_collect(last->device, b->fetch, b->results, b->n_outputs * sizeof *b->results, err);
+    return (!last->device->queue ||
+            device_collect(last->device, b->fetch, b->results, b->n_outputs * sizeof *b->results, err)) &&
+           (!e->loaded->group || group_check(e->loaded->group, err));
 }
 
 // The last stage writes tokens to the history from which the first one reads them.
@@ -193,11 +194,11 @@ static bool one_history(const struct engine_loaded *l)
     return true;
 }
 
-// Where experts are elsewhere, or ranks exchange.
+// Where experts are elsewhere, or ranks exchange through it.
 static bool host_takes_part(const struct engine_loaded *l)
 {
     if (l->group)
-        return true;
+        return !group_goes_ahead(l->group);
     for (uint32_t i = 0; i < l->n_stages; i++)
         if (l->stages[i].away)
             return true;

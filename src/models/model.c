@@ -712,8 +712,11 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
     op_matmul(t, (struct matmul){ .out = own, .in = normed, .w = s->weights.head });
     if (is_part)
         tape_all_gather(t, own, logits);
-    if (!is_first)
+    if (!is_first) {
+        tape_label(t, "head.sample");
+        tape_tell(t, NULL, s->history, s->history_stride);
         return;
+    }
     if (s->model->factors.cap > 0)
         op_activate(t, (struct activate){ .out = logits,
                                           .gate = logits,
@@ -725,6 +728,8 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
                                   .history_stride = s->history_stride,
                                   .results = s->results,
                                   .mask_bias = s->mask_bias });
+    if (is_part)
+        tape_tell(t, s->results, s->history, s->history_stride);
 }
 
 struct tensor model_record_angles(struct tape *t, const struct model_stage *s, uint32_t table)

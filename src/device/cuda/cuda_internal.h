@@ -58,8 +58,12 @@ bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, u
                struct err *err);
 bool cuda_connect(struct device *from, struct device *to, bool *direct, struct err *err);
 
+// exchange_plan.c: the launches of a TAPE_ALL_REDUCE, TAPE_ALL_GATHER or TAPE_TELL that is no border.
+void cuda_plan_exchange(struct cuda_plan *p);
+
 bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
 void cuda_tape_drop(struct device *d, struct tape *t);
+bool cuda_tape_ready(struct device *d, struct tape *t, const struct buffer *step, struct err *err);
 void cuda_tape_step_set(struct cuda_tape *n, cu_address step); // in the arguments of all launches
 bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
                     uint32_t last, struct err *err);

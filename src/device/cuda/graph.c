@@ -121,7 +121,9 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
             continue;
         p->command = &t->commands[i];
         p->private_bytes = p->counters_bytes = 0;
-        if (c->table->plans[t->commands[i].op])
+        if (t->commands[i].op >= TAPE_TELL)
+            cuda_plan_exchange(p);
+        else if (c->table->plans[t->commands[i].op])
             c->table->plans[t->commands[i].op](p);
         else
             err_set(&p->error, ERR_UNSUPPORTED, "the CUDA device has no kernel for it");
@@ -187,7 +189,8 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     if (!n)
         return err_memory(err, "a tape");
     t->native = n;
-    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c };
+    n->plan =
+        (struct cuda_plan){ .device = c->limits, .tape = t->limits, .exchange = t->exchange, .cuda = c };
     n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
     n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
     n->graphs = mem_alloc_array(t->n_segments, sizeof(cu_exec));
@@ -357,6 +360,20 @@ bool cuda_tape_prepare(struct cuda *c, struct tape *t, uint32_t segment, cu_addr
     n->step = step;
     cuda_tape_step_set(n, step);
     return build(c, t, segment, err);
+}
+
+bool cuda_tape_ready(struct device *d, struct tape *t, const struct buffer *step, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    const struct cuda_tape *n = t->native;
+
+    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+        return false;
+    for (uint32_t i = 0; n->plan.n_products == 0 && i < t->n_segments; i++)
+        if (t->segments[i].first < t->segments[i].last &&
+            !cuda_tape_prepare(c, t, i, (cu_address)(uintptr_t)step->native, err))
+            return false;
+    return true;
 }
 
 static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t last, struct err *err)

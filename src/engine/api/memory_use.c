@@ -59,6 +59,7 @@ struct memory_use memory_use_of(const struct ingot_engine *engine)
         add_stage(&use, s);
     }
     use.scratch += engine->inner.pipeline ? pipeline_slot_bytes(engine->inner.pipeline) : 0;
+    use.scratch += l->group ? group_inbox_bytes(l->group) : 0;
     use.tower = engine->inner.tiles ? tower_of(&engine->inner.tiles->vision) : 0;
     use.tower += l->group ? group_pool_bytes(l->group) : 0;
     return use;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "engine/group/collective.h"
+#include "engine/group/direct.h"
 
 struct rank_group {
     struct stage *ranks[GROUP_MOST]; // [n]; the first is the engine's
@@ -15,6 +16,7 @@ struct rank_group {
     struct buffer pools[GROUP_MOST]; // of the others
     struct thread_pool *threads;
     struct collective collective;
+    struct direct direct;
     const struct step *step; // of the run
     struct err errs[GROUP_MOST];
 };
@@ -56,7 +58,7 @@ bool group_create(struct rank_group **group, struct stage *first, const struct g
     g->threads = thread_pool_create(plan->n);
     if (!g->others || !g->threads)
         return err_memory(err, "ranks and their threads");
-    if (!make_others(g, plan, progress, err) ||
+    if (!make_others(g, plan, progress, err) || !direct_open(&g->direct, g->ranks, g->n, err) ||
         !collective_create(&g->collective, g->ranks, g->n, g->threads, err))
         return false;
     first->others = g->others;
@@ -70,12 +72,17 @@ void group_free(struct rank_group *g)
         return;
     thread_pool_destroy(g->threads);
     collective_release(&g->collective);
+    for (uint32_t i = 0; i < g->n; i++) { // a rank may still write to another one's inbox
+        g->ranks[i]->device->ops->wait(g->ranks[i]->device, NULL);
+        g->ranks[i]->exchange = NULL;
+    }
     if (g->n > 0) {
         g->ranks[0]->others = NULL;
         g->ranks[0]->n_others = 0;
     }
     for (uint32_t i = 1; i < g->n; i++)
         stage_release(g->ranks[i]);
+    direct_close(&g->direct);
     for (uint32_t i = 0; i < GROUP_MOST; i++)
         buffer_release(&g->pools[i]);
     mem_free(g->others);
@@ -116,7 +123,7 @@ static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)
         if (!collective_run(&g->collective, &at, &ok, err))
             return ok;
     }
-    return ok && (rank == 0 || s->device->ops->wait(s->device, err));
+    return ok && (rank == 0 || g->direct.n > 0 || s->device->ops->wait(s->device, err));
 }
 
 static void play_one(void *arg, unsigned thread)
@@ -126,11 +133,15 @@ static void play_one(void *arg, unsigned thread)
     play_rank(g, thread, &g->errs[thread]);
 }
 
-bool group_play(struct rank_group *g, const struct step *step, struct err *err)
+bool group_play(struct rank_group *g, struct step *step, struct err *err)
 {
     // records what was not, on this thread
-    if (!stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err))
+    const struct bucket *b = stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err);
+
+    if (!b)
         return false;
+    if (g->direct.n > 0 && tape_n_segments(b->tape) == 1)
+        return direct_play(&g->direct, g->ranks, step, err);
     g->step = step;
     for (uint32_t i = 0; i < g->n; i++)
         g->errs[i] = (struct err){ 0 };
@@ -142,4 +153,19 @@ bool group_play(struct rank_group *g, const struct step *step, struct err *err)
             return err_prefix(err, "rank %u of %u", i, g->n);
         }
     return true;
+}
+
+bool group_goes_ahead(const struct rank_group *g)
+{
+    return g->direct.n > 0;
+}
+
+bool group_check(const struct rank_group *g, struct err *err)
+{
+    return direct_check(&g->direct, g->ranks, err);
+}
+
+uint64_t group_inbox_bytes(const struct rank_group *g)
+{
+    return direct_bytes(&g->direct);
 }

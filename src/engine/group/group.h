@@ -1,10 +1,11 @@
 // group.h - the ranks that have a part of every layer each: the first is the engine's stage, the others are
 // stages beside it, on devices of their own.
 //
-// A thread for each rank plays its tape; where tapes have borders (tape_all_reduce, tape_all_gather) the
-// ranks exchange in the host's memory (collective.h). So it works on any device, and devices of one kind
-// alone: all ranks must choose the same experts, by the same bits. An error of one rank ends the step on all
-// of them.
+// Where they can, their devices exchange by themselves (direct.h): a step is submitted on all ranks and nobody
+// waits. Else a thread for each rank plays its tape; where tapes have borders (tape_all_reduce,
+// tape_all_gather) the ranks exchange in the host's memory (collective.h). So it works on any device, and
+// devices of one kind alone: all ranks must choose the same experts, by the same bits. An error of one rank
+// ends the step on all of them.
 #pragma once
 #include "engine/stage/stage.h"
 
@@ -29,4 +30,9 @@ void group_free(struct rank_group *g); // before the first stage is released; NU
 bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, struct err *err);
 uint64_t group_pool_bytes(const struct rank_group *g); // of the other ranks
 // stage_play of all ranks. The results are on the first one's device.
-bool group_play(struct rank_group *g, const struct step *step, struct err *err);
+bool group_play(struct rank_group *g, struct step *step, struct err *err);
+// Whether a step may be played before the results of the one before are known.
+bool group_goes_ahead(const struct rank_group *g);
+// Whether all ranks have answered each other, once results are here.
+bool group_check(const struct rank_group *g, struct err *err);
+uint64_t group_inbox_bytes(const struct rank_group *g);

@@ -538,6 +538,7 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
         err_memory(err, "a tape");
         return NULL;
     }
+    tape_exchange_on_device(t, s->exchange);
     if (s->is_experts)
         mixture_record(t, &s->parts);
     else if (s->is_draft)

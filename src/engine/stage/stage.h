@@ -57,6 +57,7 @@ struct stage {
     // is written, moved or counted below is so on all of them, but playing and watching.
     struct stage *others;
     uint32_t n_others;
+    const struct exchange *exchange; // of a rank whose device exchanges by itself, or NULL; borrowed
     struct lora_weight *loras; // [n_loras] what adapters add to some of the weights
     struct buffer scales;      // [n_slots, n_adapters] fp32
     uint32_t n_loras, n_adapters;

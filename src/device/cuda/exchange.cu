@@ -1,0 +1,240 @@
+// exchange.cu - all-reduce, all-gather and what the first rank tells the others, over peers' memory; see
+// device/exchange.h.
+//
+// Each rank sends its numbers to every other one, which adds them up in the order of the ranks: one hop, and
+// all hold the same bits. all_reduce_few takes four numbers a thread. all_reduce_many walks over its numbers
+// twice, with as many blocks as the GPU holds at once: it sends everything before it waits, so blocks need
+// no order. A wait gives up after two seconds, names the rank in the error word, and later ones give up at once: the
+// host sees it with the step's results.
+#include "device/cuda/exchange_cuda.h"
+#include "device/cuda/kernel.cuh"
+#include "device/cuda/peer.cuh"
+
+#define PATIENCE_NS 2000000000ull
+
+struct patience {
+    u64 start;
+    u32 tries;
+};
+static __device__ __forceinline__ bool gives_up(struct patience &p, const struct exchange_peers &peers, u32 sender)
+{
+    if (++p.tries & 0xfff)
+        return false;
+    u64 now = peer_clock_ns();
+    if (p.start == 0)
+        p.start = now;
+    if (peer_load(peers.error) != 0)
+        return true;
+    if (now - p.start < PATIENCE_NS)
+        return false;
+    peer_store(peers.error, sender + 1);
+    return true;
+}
+
+static __device__ __forceinline__ u32 sendable(f32 v)
+{
+    u32 bits = __float_as_uint(v);
+    return bits == EXCHANGE_EMPTY ? 0 : bits;
+}
+static __device__ __forceinline__ uint4 sendable(float4 v)
+{
+    return make_uint4(sendable(v.x), sendable(v.y), sendable(v.z), sendable(v.w));
+}
+static __device__ __forceinline__ float4 floats_of(uint4 v)
+{
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
+}
+static __device__ __forceinline__ bool has_come(uint4 v)
+{
+    return v.x != EXCHANGE_EMPTY && v.y != EXCHANGE_EMPTY && v.z != EXCHANGE_EMPTY && v.w != EXCHANGE_EMPTY;
+}
+static __device__ __forceinline__ uint4 *four_at(u64 base, u64 i)
+{
+    return (uint4 *)base + i;
+}
+
+// Four numbers that came; their place is empty again.
+static __device__ __forceinline__ uint4 take(uint4 *at, uint4 v, const struct exchange_peers &peers, u32 sender)
+{
+    struct patience p = { 0, 0 };
+
+    while (!has_come(v) && !gives_up(p, peers, sender))
+        v = peer_load(at);
+    peer_store(at, make_uint4(EXCHANGE_EMPTY, EXCHANGE_EMPTY, EXCHANGE_EMPTY, EXCHANGE_EMPTY));
+    return v;
+}
+
+// The sum of all ranks' four numbers; came: a first look at what the others sent.
+template <u32 N>
+static __device__ __forceinline__ float4 add_up(const struct exchange_peers &peers, uint4 own, const uint4 (&came)[N], u64 turn, u64 i)
+{
+    float4 sum = make_float4(0, 0, 0, 0);
+
+#pragma unroll
+    for (u32 r = 0; r < N; r++) {
+        if (r >= peers.n)
+            break;
+        float4 v = floats_of(r == peers.rank ? own : take(four_at(peers.from[r] + turn, i), came[r], peers, r));
+        sum = r == 0 ? v : make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    return sum;
+}
+
+template <u32 N> static __device__ __forceinline__ void look(const struct exchange_peers &peers, uint4 (&came)[N], u64 turn, u64 i)
+{
+#pragma unroll
+    for (u32 r = 0; r < N; r++)
+        if (r < peers.n && r != peers.rank)
+            came[r] = peer_load(four_at(peers.from[r] + turn, i));
+}
+
+static __device__ __forceinline__ void send(const struct exchange_peers &peers, uint4 v, u64 turn, u64 i)
+{
+    for (u32 k = 1; k < peers.n; k++) { // the next rank first, so that not all send to one
+        u32 r = peers.rank + k < peers.n ? peers.rank + k : peers.rank + k - peers.n;
+        peer_store(four_at(peers.to[r] + turn, i), v);
+    }
+}
+
+// Fours in use, and where this all-reduce's room is.
+static __device__ __forceinline__ u64 n_fours(const struct all_reduce_params &p)
+{
+    return ((u64)n_rows_of(p.step, p.rows) * p.n_cols + 3) / 4;
+}
+static __device__ __forceinline__ u64 turn_of(const struct all_reduce_params &p)
+{
+    return (p.step->reserved[STEP_EXCHANGED] + p.index) % 2 * p.turn_bytes;
+}
+
+template <u32 N> static __device__ __forceinline__ void reduce_few(const struct all_reduce_params &p)
+{
+    u64 i = (u64)blockIdx.x * EXCHANGE_THREADS + threadIdx.x, n = n_fours(p), turn = turn_of(p);
+
+    wait_for_inputs();
+    if (i >= n)
+        return;
+    uint4 own = sendable(p.v[i]), came[N];
+    send(p.peers, own, turn, i);
+    look<N>(p.peers, came, turn, i);
+    p.v[i] = add_up<N>(p.peers, own, came, turn, i);
+}
+
+template <u32 N> static __device__ __forceinline__ void reduce_many(const struct all_reduce_params &p)
+{
+    u64 first = (u64)blockIdx.x * EXCHANGE_THREADS + threadIdx.x, n = n_fours(p), turn = turn_of(p);
+    u64 stride = (u64)gridDim.x * EXCHANGE_THREADS;
+    constexpr u32 BATCH = N == 2 ? 4 : N == 4 ? 2 : 1; // loads in flight of a thread
+
+    wait_for_inputs();
+    for (u64 i = first; i < n; i += BATCH * stride) {
+        float4 v[BATCH];
+#pragma unroll
+        for (u32 k = 0; k < BATCH; k++)
+            if (i + k * stride < n)
+                v[k] = p.v[i + k * stride];
+#pragma unroll
+        for (u32 k = 0; k < BATCH; k++)
+            if (i + k * stride < n)
+                send(p.peers, sendable(v[k]), turn, i + k * stride);
+    }
+    for (u64 i = first; i < n; i += BATCH * stride) {
+        uint4 own[BATCH], came[BATCH][N];
+#pragma unroll
+        for (u32 k = 0; k < BATCH; k++)
+            if (i + k * stride < n) {
+                own[k] = sendable(p.v[i + k * stride]);
+                look<N>(p.peers, came[k], turn, i + k * stride);
+            }
+#pragma unroll
+        for (u32 k = 0; k < BATCH; k++)
+            if (i + k * stride < n)
+                p.v[i + k * stride] = add_up<N>(p.peers, own[k], came[k], turn, i + k * stride);
+    }
+}
+
+#define ALL_REDUCE(kind, n, blocks)                                                        \
+    extern "C" __global__ void __launch_bounds__(EXCHANGE_THREADS, blocks)                 \
+        all_reduce_##kind##_##n(const __grid_constant__ struct all_reduce_params p) \
+    {                                                                              \
+        reduce_##kind<n>(p);                                                       \
+    }
+ALL_REDUCE(few, 2, EXCHANGE_FEW_BLOCKS)
+ALL_REDUCE(few, 4, EXCHANGE_FEW_BLOCKS)
+ALL_REDUCE(few, 8, EXCHANGE_FEW_BLOCKS)
+ALL_REDUCE(many, 2, EXCHANGE_MANY_BLOCKS)
+ALL_REDUCE(many, 4, EXCHANGE_MANY_BLOCKS)
+ALL_REDUCE(many, 8, EXCHANGE_MANY_BLOCKS)
+
+// The first rank puts the columns of all behind each other; four numbers may belong to two rows.
+static __device__ __forceinline__ void put_part(const struct all_gather_params &p, float4 v, u32 r, u32 before, u64 i)
+{
+    u64 n = (u64)p.step->n_outputs * p.cols[r];
+    f32 numbers[4] = { v.x, v.y, v.z, v.w };
+
+#pragma unroll
+    for (u32 k = 0; k < 4; k++)
+        if (4 * i + k < n) {
+            u64 row = (4 * i + k) / p.cols[r], col = (4 * i + k) % p.cols[r];
+            p.whole[row * p.all + before + col] = numbers[k];
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(EXCHANGE_THREADS)
+    all_gather(const __grid_constant__ struct all_gather_params p)
+{
+    u64 first = (u64)blockIdx.x * EXCHANGE_THREADS + threadIdx.x, stride = (u64)gridDim.x * EXCHANGE_THREADS;
+    u32 before = 0;
+
+    wait_for_inputs();
+    for (u32 r = 0; r < p.peers.n; r++) {
+        u64 n = ((u64)p.step->n_outputs * p.cols[r] + 3) / 4;
+        for (u64 i = first; i < n; i += stride) {
+            if (r == p.peers.rank && p.peers.rank > 0)
+                peer_store(four_at(p.peers.to[0], i), sendable(p.own[i]));
+            else if (r == 0 && p.peers.rank == 0)
+                put_part(p, p.own[i], r, before, i);
+            else if (p.peers.rank == 0) {
+                uint4 *at = four_at(p.peers.from[r], i);
+                put_part(p, floats_of(take(at, peer_load(at), p.peers, r)), r, before, i);
+            }
+        }
+        before += p.cols[r];
+    }
+}
+
+// Whether the token that the row draws is read by a later step: as op_sample has it.
+static __device__ __forceinline__ bool tells_history(const struct step *s, u32 row, u32 stride)
+{
+    u32 next = step_positions(s)[row] + 1;
+
+    return next < stride && !(row + 1 < s->n_rows && step_slots(s)[row + 1] == step_slots(s)[row] &&
+                              step_positions(s)[row + 1] == next);
+}
+
+static __device__ __forceinline__ void take_token(const struct tell_params &p, u32 output)
+{
+    struct patience patience = { 0, 0 };
+    u32 *at = (u32 *)p.peers.from[0] + output, token = peer_load(at), row = step_outputs(p.step)[output];
+
+    while (token == EXCHANGE_EMPTY && !gives_up(patience, p.peers, 0))
+        token = peer_load(at);
+    peer_store(at, EXCHANGE_EMPTY);
+    if (token < STEP_TOKEN_INVALID && token != EXCHANGE_EMPTY && tells_history(p.step, row, p.history_stride))
+        p.history[(u64)step_slots(p.step)[row] * p.history_stride + step_positions(p.step)[row] + 1] = token;
+}
+
+extern "C" __global__ void __launch_bounds__(EXCHANGE_THREADS)
+    tell(const __grid_constant__ struct tell_params p)
+{
+    wait_for_inputs();
+    for (u32 i = threadIdx.x; i < p.step->n_outputs; i += EXCHANGE_THREADS) {
+        if (p.peers.rank > 0) {
+            take_token(p, i);
+            continue;
+        }
+        bool draws = !(step_samples(p.step)[i].flags & SAMPLE_SKIP);
+        for (u32 r = 1; r < p.peers.n; r++)
+            peer_store((u32 *)p.peers.to[r] + i, draws ? p.results[i] : STEP_TOKEN_INVALID);
+    }
+}
