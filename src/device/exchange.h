@@ -10,9 +10,12 @@
 // the next one's numbers of every rank, and these have taken what they were sent before. The others have room
 // of their own: between two of them lies an all-reduce. All ranks play the same tapes, in the same order.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 struct buffer;
+struct device;
+struct err;
 
 enum { EXCHANGE_RANKS = 8 };
 #define EXCHANGE_EMPTY 0x80000000u // minus zero

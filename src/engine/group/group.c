@@ -123,7 +123,7 @@ static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)
         if (!collective_run(&g->collective, &at, &ok, err))
             return ok;
     }
-    return ok && (rank == 0 || g->direct.n > 0 || s->device->ops->wait(s->device, err));
+    return ok && (rank == 0 || g->direct.ranks.n > 0 || s->device->ops->wait(s->device, err));
 }
 
 static void play_one(void *arg, unsigned thread)
@@ -140,7 +140,7 @@ bool group_play(struct rank_group *g, struct step *step, struct err *err)
 
     if (!b)
         return false;
-    if (g->direct.n > 0 && tape_n_segments(b->tape) == 1)
+    if (g->direct.ranks.n > 0 && tape_n_segments(b->tape) == 1)
         return direct_play(&g->direct, g->ranks, step, err);
     g->step = step;
     for (uint32_t i = 0; i < g->n; i++)
@@ -157,12 +157,12 @@ bool group_play(struct rank_group *g, struct step *step, struct err *err)
 
 bool group_goes_ahead(const struct rank_group *g)
 {
-    return g->direct.n > 0;
+    return g->direct.ranks.n > 0;
 }
 
 bool group_check(const struct rank_group *g, struct err *err)
 {
-    return direct_check(&g->direct, g->ranks, err);
+    return exchange_check(&g->direct.ranks, err);
 }
 
 uint64_t group_inbox_bytes(const struct rank_group *g)
