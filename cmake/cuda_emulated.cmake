@@ -11,13 +11,13 @@ if(CUDA_EMULATED)
   target_compile_definitions(cuda_emulated PRIVATE _GNU_SOURCE CUDA_EMULATED_KERNELS="${CMAKE_BINARY_DIR}/cuda_emulated/kernels.so")
   target_compile_options(cuda_emulated PRIVATE -O2 -g1 -Wall -Wextra -Wshadow -Wmissing-prototypes $<$<BOOL:${INGOT_WERROR}>:-Werror>)
   target_include_directories(cuda_emulated PRIVATE ${CMAKE_SOURCE_DIR}/src INTERFACE ${CUDA_EMULATED_DIR})
-  target_link_libraries(cuda_emulated PRIVATE ${CMAKE_DL_LIBS})
+  target_link_libraries(cuda_emulated PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
   # Those of which the tests below have cases. More have no PTX: attend, attend_all, patches, scale_add, scatter, shuffle, weight_pack.
   set(CUDA_EMULATED_KERNELS activate/activate angles/angles conv_step/conv_step gated_norm/gated_norm rmsnorm/rmsnorm rope_store/rope_store
     rope_store/rope_store_few sample/sample scan/scan scan/scan_blocks select/select temper/temper)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
-  list(APPEND CUDA_EMULATED_KERNELS ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
+  list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/device/cuda/exchange.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
   set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
     -ffp-contract=fast -fsanitize=thread,alignment,bounds,integer-divide-by-zero,shift-exponent -fno-sanitize-link-runtime
     -mllvm -tsan-instrument-atomics=0 -mllvm -tsan-instrument-func-entry-exit=0

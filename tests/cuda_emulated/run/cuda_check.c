@@ -6,6 +6,8 @@
 // and between which meetings. Two accesses of one block to the same bytes, one of them a write, are a race
 // unless __syncthreads lies between them, or __syncwarp inside a warp; two atomics are none. Of readers the
 // last is kept, and whether there were several. The first finding of a launch is told.
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,49 +28,77 @@ struct cuda_region {
     size_t bytes, cell_bytes;
     struct cuda_cell *cells;
     enum cuda_check_memory memory;
+    const void *owner; // the thread that added it
 };
 
 enum { MOST_REGIONS = 256, MOST_DYNAMIC = 32, N_WARPS = CUDA_RUN_THREADS / CUDA_RUN_LANES, ORDINALS = 1024 };
-static struct {
+static struct { // of all threads. Places are added at any time, and forgotten while no kernel runs
+    pthread_mutex_t lock;
     struct cuda_region regions[MOST_REGIONS];
+    atomic_uint n_regions;
+    atomic_uint clock;
+} memory = { .lock = PTHREAD_MUTEX_INITIALIZER, .clock = 1 };
+static __thread struct {
     struct {
         const char *base;
         size_t bytes;
     } dynamic[MOST_DYNAMIC];
-    uint32_t n_regions, n_dynamic, last, shared_bytes;
-    uint32_t clock, time, block_time, warp_time[N_WARPS];
+    uint32_t n_dynamic, last, shared_bytes;
+    uint32_t time, block_time, warp_time[N_WARPS];
     uint32_t n_atomics[CUDA_RUN_THREADS]; // since the warp's last meeting
     bool found;
     char finding[CUDA_RUN_ERROR_BYTES];
-} check = { .clock = 1 };
-static const volatile void *atomics[N_WARPS][ORDINALS][CUDA_RUN_LANES]; // where each lane's n-th one was
+} check;
+// Where each lane's n-th one was; of the threads that run kernels.
+static __thread const volatile void *(*atomics)[ORDINALS][CUDA_RUN_LANES]; // [N_WARPS]
 
-void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory memory)
+void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory kind)
 {
-    struct cuda_region r = { .base = at, .bytes = bytes, .memory = memory };
+    struct cuda_region r = { .base = at, .bytes = bytes, .memory = kind, .owner = &check };
 
-    if (check.n_regions == MOST_REGIONS)
-        abort();
-    if (memory == CUDA_CHECK_GLOBAL || memory == CUDA_CHECK_SHARED) {
+    if (kind == CUDA_CHECK_GLOBAL || kind == CUDA_CHECK_SHARED) {
         r.cell_bytes = (bytes / 4 + 2) * sizeof(struct cuda_cell);
         r.cells = mmap(NULL, r.cell_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (r.cells == MAP_FAILED)
             abort();
     }
-    check.regions[check.n_regions++] = r;
+    pthread_mutex_lock(&memory.lock);
+    if (memory.n_regions == MOST_REGIONS)
+        abort();
+    memory.regions[memory.n_regions] = r;
+    memory.n_regions++; // a reader that counts it sees it
+    pthread_mutex_unlock(&memory.lock);
+}
+
+static void forget(uint32_t i)
+{
+    if (memory.regions[i].cells)
+        munmap(memory.regions[i].cells, memory.regions[i].cell_bytes);
+    memory.regions[i] = memory.regions[--memory.n_regions];
+    check.last = 0;
 }
 
 void cuda_check_forget(const void *at)
 {
-    for (uint32_t i = 0; i < check.n_regions; i++)
-        if (check.regions[i].base == at) {
-            if (check.regions[i].cells)
-                munmap(check.regions[i].cells, check.regions[i].cell_bytes);
-            check.regions[i] = check.regions[--check.n_regions];
-            check.last = 0;
-            return;
+    pthread_mutex_lock(&memory.lock);
+    for (uint32_t i = memory.n_regions; i-- > 0;)
+        if (memory.regions[i].base == at) {
+            forget(i);
+            break;
         }
+    pthread_mutex_unlock(&memory.lock);
+}
+
+void cuda_check_leave(void)
+{
+    pthread_mutex_lock(&memory.lock);
+    for (uint32_t i = memory.n_regions; i-- > 0;)
+        if (memory.regions[i].owner == &check && memory.regions[i].memory != CUDA_CHECK_GLOBAL)
+            forget(i);
+    pthread_mutex_unlock(&memory.lock);
+    free(atomics);
+    atomics = NULL;
 }
 
 void cuda_check_dynamic(const void *at, size_t most_bytes)
@@ -90,13 +120,15 @@ const char *cuda_check_finding(void)
 // Shared memory begins as NaN.
 void cuda_check_block(uint32_t shared_bytes)
 {
-    check.time = check.block_time = ++check.clock;
+    check.time = check.block_time = ++memory.clock;
     check.shared_bytes = shared_bytes;
+    if (!atomics && !(atomics = calloc(N_WARPS, sizeof *atomics)))
+        abort();
     memset(check.warp_time, 0, sizeof check.warp_time);
     memset(check.n_atomics, 0, sizeof check.n_atomics);
-    for (uint32_t i = 0; i < check.n_regions; i++)
-        if (check.regions[i].memory == CUDA_CHECK_SHARED)
-            memset((char *)(uintptr_t)check.regions[i].base, 0xff, check.regions[i].bytes);
+    for (uint32_t i = 0; i < memory.n_regions; i++)
+        if (memory.regions[i].memory == CUDA_CHECK_SHARED && memory.regions[i].owner == &check)
+            memset((char *)(uintptr_t)memory.regions[i].base, 0xff, memory.regions[i].bytes);
 }
 
 // Lanes whose n-th atomics since the last meeting were at the same place.
@@ -118,7 +150,7 @@ static void count_collisions(uint32_t warp)
 
 void cuda_check_barrier(void)
 {
-    check.time = ++check.clock;
+    check.time = ++memory.clock;
     for (uint32_t i = 0; i < N_WARPS; i++)
         count_collisions(i);
 }
@@ -126,15 +158,15 @@ void cuda_check_barrier(void)
 void cuda_check_warp(uint32_t warp, bool ordered)
 {
     if (ordered)
-        check.warp_time[warp] = ++check.clock;
+        check.warp_time[warp] = ++memory.clock;
     count_collisions(warp);
 }
 
 static struct cuda_region *region_of(const char *at, size_t bytes)
 {
-    for (uint32_t i = 0; i < check.n_regions; i++) {
-        uint32_t k = i == 0 ? check.last : i == check.last ? 0 : i;
-        struct cuda_region *r = &check.regions[k];
+    for (uint32_t i = 0; i < memory.n_regions; i++) {
+        uint32_t first = check.last < memory.n_regions ? check.last : 0, k = i == 0 ? first : i == first ? 0 : i;
+        struct cuda_region *r = &memory.regions[k];
         if (at >= r->base && at + bytes <= r->base + r->bytes) {
             check.last = k;
             return r;

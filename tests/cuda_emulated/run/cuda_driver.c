@@ -1,7 +1,8 @@
 // cuda_driver.c - NVIDIA's driver as the CUDA device (src/device/cuda) uses it, on the emulator: its memory
 // is the process's, its kernels are those of one library that was compiled as C++, and everything is done
 // when a call returns. A graph's kernels run in an order that its edges allow: under the reverse schedule the
-// latest that can run is the next. The device has compute capability 8.0 and no peers.
+// latest that can run is the next. The device has compute capability 8.0. Where there are several, each has its
+// stream (cuda_stream.h), and they reach each other's memory.
 #include "cuda_driver.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -9,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cuda_run.h"
+#include "cuda_stream.h"
 #include "device/cuda/cuda.h"
 
 enum { LAUNCH_FAILED = 719, NOT_FOUND = 500, MOST_NODES = 512 };
+
+int cuda_driver_devices = 1;
 
 struct graph {
     uint32_t n;
@@ -21,6 +25,7 @@ struct graph {
 
 static struct kernel_library {
     void *handle;
+    void (*tell)(void (*)(const void *, size_t)); // where shared memory of a thread is
     char error[CUDA_RUN_ERROR_BYTES];
 } library;
 
@@ -57,6 +62,12 @@ static int image_look(struct dl_phdr_info *info, size_t bytes, void *symbol)
 }
 
 // Shared memory is the library's memory of this thread, which its first use makes.
+static void look_at_memory(void)
+{
+    library.tell(cuda_check_dynamic);
+    dl_iterate_phdr(image_look, *(void **)&library.tell);
+}
+
 static cu_result load_module(cu_module *module, const void *image)
 {
     (void)image;
@@ -64,16 +75,14 @@ static cu_result load_module(cu_module *module, const void *image)
     if (library.handle)
         return 0;
     library.handle = dlopen(CUDA_EMULATED_KERNELS, RTLD_NOW | RTLD_LOCAL);
-    void (*tell)(void (*)(const void *, size_t)) = NULL;
     if (library.handle)
-        *(void **)&tell = dlsym(library.handle, "cuda_emulated_dynamic");
-    if (!tell) {
+        *(void **)&library.tell = dlsym(library.handle, "cuda_emulated_dynamic");
+    if (!library.tell) {
         snprintf(library.error, sizeof library.error, "%s", dlerror());
         fprintf(stderr, "%s\n", library.error);
         return NOT_FOUND;
     }
-    tell(cuda_check_dynamic);
-    dl_iterate_phdr(image_look, *(void **)&tell);
+    look_at_memory();
     return 0;
 }
 
@@ -82,6 +91,12 @@ static cu_result find_function(cu_function *function, cu_module module, const ch
     (void)module;
     *function = dlsym(library.handle, name);
     return *function ? 0 : NOT_FOUND;
+}
+
+// All that was launched on the stream is over.
+static cu_result settle(cu_stream stream)
+{
+    return cuda_driver_devices == 1 ? 0 : cuda_stream_wait(stream);
 }
 
 static cu_result run(struct cuda_run_launch *l)
@@ -113,7 +128,8 @@ static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned
 {
     struct cuda_run_launch l =
         launch_of(function, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, shared_bytes, params);
-    (void)stream, (void)extra;
+    (void)extra;
+    settle(stream);
     return run(&l);
 }
 
@@ -167,13 +183,12 @@ static bool can_run(const struct graph *g, const unsigned char *done, uint32_t n
     return !done[node];
 }
 
-static cu_result graph_launch(cu_exec exec, cu_stream stream)
+static int graph_run(void *exec)
 {
     struct graph *g = exec;
     unsigned char done[MOST_NODES] = { 0 };
     cu_result result = 0;
 
-    (void)stream;
     for (uint32_t n = 0; n < g->n && result == 0; n++) {
         uint32_t next = UINT32_MAX;
         for (uint32_t k = 0; k < g->n; k++)
@@ -185,6 +200,14 @@ static cu_result graph_launch(cu_exec exec, cu_stream stream)
         result = run(&g->launches[next]);
     }
     return result;
+}
+
+static cu_result graph_launch(cu_exec exec, cu_stream stream)
+{
+    if (cuda_driver_devices == 1)
+        return graph_run(exec);
+    cuda_stream_add(stream, exec);
+    return 0;
 }
 
 static cu_result graph_free(void *graph)
@@ -200,7 +223,7 @@ static cu_result name_of(cu_result result, const char **name)
 }
 static cu_result count_devices(int *n)
 {
-    *n = 1;
+    *n = cuda_driver_devices;
     return 0;
 }
 static cu_result get_device(cu_device *device, int ordinal)
@@ -244,12 +267,6 @@ static cu_result with_handle(void *handle)
     (void)handle;
     return 0;
 }
-static cu_result make_handle(void **handle, unsigned flags)
-{
-    (void)flags;
-    *handle = &library;
-    return 0;
-}
 static cu_result two_handles(void *a, void *b)
 {
     (void)a, (void)b;
@@ -267,12 +284,14 @@ static cu_result alloc(cu_address *at, size_t bytes)
 
     if (!made)
         return CU_OUT_OF_MEMORY;
+    cuda_streams_wait();
     cuda_check_add(made, bytes, CUDA_CHECK_GLOBAL);
     *at = (cu_address)(uintptr_t)made;
     return 0;
 }
 static cu_result give_back(cu_address at)
 {
+    cuda_streams_wait();
     cuda_check_forget((const void *)(uintptr_t)at);
     free((void *)(uintptr_t)at);
     return 0;
@@ -290,21 +309,77 @@ static cu_result host_free(void *at)
 }
 static cu_result clear(cu_address at, unsigned char value, size_t bytes, cu_stream stream)
 {
-    (void)stream;
+    cu_result result = settle(stream);
+
     memset((void *)(uintptr_t)at, value, bytes);
-    return 0;
+    return result;
 }
 static cu_result write_to(cu_address to, const void *from, size_t bytes, cu_stream stream)
 {
-    (void)stream;
+    cu_result result = settle(stream);
+
     memcpy((void *)(uintptr_t)to, from, bytes);
-    return 0;
+    return result;
 }
 static cu_result read_from(void *to, cu_address from, size_t bytes, cu_stream stream)
 {
-    (void)stream;
+    cu_result result = settle(stream);
+
     memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return result;
+}
+static cu_result stream_make(cu_stream *stream, unsigned flags)
+{
+    (void)flags;
+    *stream = cuda_driver_devices == 1 ? (void *)&library : cuda_stream_create(look_at_memory, graph_run, cuda_run_leave);
     return 0;
+}
+static cu_result stream_end(cu_stream stream)
+{
+    if (cuda_driver_devices == 1)
+        return 0;
+    cuda_streams_wait();
+    cuda_stream_destroy(stream);
+    return 0;
+}
+static cu_result event_make(cu_event *event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(cu_stream));
+    return *event ? 0 : CU_OUT_OF_MEMORY;
+}
+static cu_result event_record(cu_event event, cu_stream stream)
+{
+    *(cu_stream *)event = stream;
+    return 0;
+}
+static cu_result event_wait(cu_event event)
+{
+    return *(cu_stream *)event ? settle(*(cu_stream *)event) : 0;
+}
+static cu_result stream_follow(cu_stream stream, cu_event event, unsigned flags)
+{
+    (void)stream, (void)flags;
+    return event_wait(event);
+}
+static cu_result peer_can(int *can, cu_device device, cu_device other)
+{
+    *can = device != other;
+    return 0;
+}
+static cu_result peer_enable(cu_context other, unsigned flags)
+{
+    (void)other, (void)flags;
+    return 0;
+}
+static cu_result peer_copy(cu_address to, cu_context to_context, cu_address from, cu_context from_context, size_t bytes,
+                           cu_stream stream)
+{
+    cu_result result = settle(stream);
+
+    (void)to_context, (void)from_context;
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    return result;
 }
 static cu_result set_function(cu_function function, int attribute, int value)
 {
@@ -330,13 +405,18 @@ const struct driver cuda_driver_emulated = {
     .clear = clear,
     .write = write_to,
     .read = read_from,
-    .stream_create = make_handle,
-    .stream_destroy = with_handle,
-    .stream_wait = with_handle,
-    .event_create = make_handle,
-    .event_destroy = with_handle,
-    .event_record = two_handles,
-    .event_wait = with_handle,
+    .stream_create = stream_make,
+    .stream_destroy = stream_end,
+    .stream_wait = settle,
+    .stream_follow = stream_follow,
+    .event_create = event_make,
+    .event_destroy = graph_free,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .peer_can = peer_can,
+    .peer_enable = peer_enable,
+    .peer_disable = with_handle,
+    .peer_copy = peer_copy,
     .module_load = load_module,
     .module_unload = with_handle,
     .module_function = find_function,

@@ -4,22 +4,24 @@
 // lanes that wait for each other at the same warp function with the same mask go on; when no warp can, the
 // block's barrier does. Lanes of a mask that wait elsewhere, a barrier that some threads do not reach, and
 // threads at two different barriers are errors of the kernel.
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include "../../fiber_switch.h"
 #include "cuda_run.h"
 
 struct cuda_run_settings cuda_run_settings;
-struct cuda_run_counts cuda_run_counts;
-struct cuda_run_thread *cuda_run_self;
-struct cuda_run_block cuda_run_block;
+__thread struct cuda_run_counts cuda_run_counts;
+__thread struct cuda_run_thread *cuda_run_self;
+__thread struct cuda_run_block cuda_run_block;
 
 enum { STACK_BYTES = 64 * 1024, N_WARPS = CUDA_RUN_THREADS / CUDA_RUN_LANES };
 
-static struct fiber_room {
+static __thread struct fiber_room {
     struct cuda_run_thread threads[CUDA_RUN_THREADS];
     struct cuda_run_warp warps[N_WARPS];
     unsigned char *stacks;
@@ -157,6 +159,23 @@ static void lane_leave(uint32_t *waiting)
     cuda_run_self = lane_pick(me->warp);
     if (cuda_run_self != me)
         fiber_switch(&me->stack_pointer, cuda_run_self->stack_pointer);
+}
+
+uint64_t cuda_run_clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void cuda_run_pause(void)
+{
+    struct cuda_run_thread *me = cuda_run_self;
+
+    sched_yield();
+    cuda_run_self = NULL;
+    fiber_switch(&me->stack_pointer, room.main_stack_pointer);
 }
 
 uint32_t cuda_run_meet_warp(uint32_t what, uint32_t mask, uint64_t v)
@@ -339,6 +358,14 @@ static void stacks_make(void)
         abort();
     for (size_t i = 0; i < CUDA_RUN_THREADS; i++) // a lane that runs off its stack stops at once
         mprotect(room.stacks + i * STACK_BYTES, 4096, PROT_NONE);
+}
+
+void cuda_run_leave(void)
+{
+    cuda_check_leave();
+    if (room.stacks)
+        munmap(room.stacks, (size_t)STACK_BYTES * CUDA_RUN_THREADS);
+    room.stacks = NULL;
 }
 
 bool cuda_run(const struct cuda_run_launch *l, char *error)

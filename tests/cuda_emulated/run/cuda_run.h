@@ -1,6 +1,7 @@
 // cuda_run.h - runs CUDA kernels that were compiled as C++ (shim/cuda_emulated.hpp), block after block.
 //
-// Every CUDA thread is a fiber; all run on one thread of the host. A warp function waits for the lanes of its
+// Every CUDA thread is a fiber; all of a launch run on one thread of the host. Several devices launch at the same time, each on
+// a thread of its own: what follows is that thread's, and a kernel that waits for another device's says so (cuda_run_pause). A warp function waits for the lanes of its
 // mask, __syncthreads for the block. Order is promised nowhere else: which lane, warp and block runs next is
 // the schedule's choice. With the checker every access to memory is looked at: bounds, races inside a block,
 // shared memory that was never written. Not modelled: races between blocks, and the order of a kernel and the
@@ -60,13 +61,16 @@ extern struct cuda_run_settings {
 
 // What kernels did since it was cleared. An atomic collides when a lane of the same warp, between the same
 // two meetings of the warp, makes its n-th atomic as the n-th too, and at the same place.
-extern struct cuda_run_counts {
+extern __thread struct cuda_run_counts {
     uint64_t launches, barriers, read_bytes, write_bytes; // of global memory
     uint64_t shared_atomics, shared_collisions, global_atomics;
 } cuda_run_counts;
 
 // Runs one launch to its end. false: `error` (CUDA_RUN_ERROR_BYTES) says what is wrong, and where.
 bool cuda_run(const struct cuda_run_launch *launch, char *error);
+
+// This thread, which ran kernels, ends: so do its shared memory and stacks.
+void cuda_run_leave(void);
 
 // ---- what kernels call. Of what they are told by value nothing looks like an access to memory.
 struct cuda_run_votes { // that threads brought to a barrier
@@ -80,11 +84,13 @@ __attribute__((const)) struct cuda_run_uint3 cuda_run_grid_blocks(void);
 uint32_t cuda_run_meet_warp(uint32_t what, uint32_t mask, uint64_t v);
 uint64_t cuda_run_take(uint32_t lane); // what it handed over
 struct cuda_run_votes cuda_run_meet_block(uint32_t vote);
+uint64_t cuda_run_clock_ns(void);
+void cuda_run_pause(void); // this lane looks again and again: other warps and devices go on
 __attribute__((noreturn, format(printf, 1, 2))) void cuda_run_fail(const char *format, ...);
 
 // ---- the checker (cuda_check.c)
-extern struct cuda_run_thread *cuda_run_self;
-extern struct cuda_run_block {
+extern __thread struct cuda_run_thread *cuda_run_self;
+extern __thread struct cuda_run_block {
     struct cuda_run_uint3 position, threads, grid;
     struct cuda_run_votes votes; // of the last barrier
     const char *kernel;
@@ -99,6 +105,7 @@ const char *cuda_check_finding(void);              // since the last call; NULL:
 enum cuda_check_memory { CUDA_CHECK_GLOBAL, CUDA_CHECK_SHARED, CUDA_CHECK_CONSTANT };
 void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory memory);
 void cuda_check_forget(const void *at);
+void cuda_check_leave(void); // see cuda_run_leave
 void cuda_check_dynamic(const void *at, size_t most_bytes); // an `extern __shared__` array
 bool cuda_run_on_stack(const void *at, uint32_t *thread);
 

@@ -203,6 +203,31 @@ EMULATED void copy_begin(float *to, const float *from, bool exists)
 EMULATED void copies_close() {}
 template <uint32_t N> EMULATED void copies_wait() {}
 
+// The instructions of device/cuda/peer.cuh. A load is a look at what another device may write: others go on meanwhile. The
+// clock is a quarter as fast, as the host may have much else to do.
+#define PEER __attribute__((no_sanitize("thread"))) EMULATED
+PEER uint32_t peer_load(const uint32_t *at)
+{
+    cuda_run_pause();
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+PEER void peer_store(uint32_t *at, uint32_t v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
+PEER uint4 peer_load(const uint4 *at)
+{
+    cuda_run_pause();
+    return make_uint4(__atomic_load_n(&at->x, __ATOMIC_ACQUIRE), __atomic_load_n(&at->y, __ATOMIC_ACQUIRE),
+                      __atomic_load_n(&at->z, __ATOMIC_ACQUIRE), __atomic_load_n(&at->w, __ATOMIC_ACQUIRE));
+}
+PEER void peer_store(uint4 *at, uint4 v)
+{
+    __atomic_store_n(&at->w, v.w, __ATOMIC_RELEASE);
+    __atomic_store_n(&at->z, v.z, __ATOMIC_RELEASE);
+    __atomic_store_n(&at->y, v.y, __ATOMIC_RELEASE);
+    __atomic_store_n(&at->x, v.x, __ATOMIC_RELEASE);
+}
+EMULATED uint64_t peer_clock_ns() { return cuda_run_clock_ns() / 4; }
+#undef PEER
+
 // The usual conversions, as CUDA's overloads have them.
 template <class A, class B> EMULATED typename std::common_type<A, B>::type min(A a, B b)
 { typedef typename std::common_type<A, B>::type T; return (T)b < (T)a ? (T)b : (T)a; }
