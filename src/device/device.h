@@ -111,8 +111,8 @@ struct device_queue {
     // From any thread, behind what was queued before and beside what is played then, which uses none of these
     // pieces. On return they are there.
     bool (*bring)(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
-    // Of devices that exchange by themselves (exchange.h) with those to which copies are direct: makes a tape
-    // ready to be played with this step buffer, so that nothing of a play waits for what others play.
+    // Of devices that exchange by themselves (exchange_inbox.h) with those to which copies are direct: makes
+    // a tape ready to be played with this step buffer, so that nothing of a play waits for what others play.
     bool (*prepare)(struct device *d, struct tape *t, const struct buffer *step, struct err *err);
 };
 

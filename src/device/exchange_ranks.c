@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
-#include "device/tape.h"
+#include "device/tape_exchange.h"
 
 enum { TRIAL_COLS = 1000, TRIAL_SUMS = 2 };
 
@@ -89,7 +89,7 @@ static bool make_inboxes(struct exchange_ranks *x, struct device *const *devices
 
 // ---- a trial: two sums of known numbers
 
-struct trial {
+struct sum_trial {
     struct tape *tape;
     struct buffer numbers, step;
 };
@@ -99,7 +99,7 @@ static float trial_number(uint32_t rank, uint32_t i)
     return (float)((rank + 1) * (i % 97 + 1)) - 40;
 }
 
-static bool trial_make(struct trial *t, const struct exchange *x, struct device *d, struct err *err)
+static bool trial_make(struct sum_trial *t, const struct exchange *x, struct device *d, struct err *err)
 {
     struct step step = { .n_rows = 1, .max_rows = 1, .max_outputs = 1 };
     float numbers[TRIAL_COLS];
@@ -108,7 +108,8 @@ static bool trial_make(struct trial *t, const struct exchange *x, struct device 
         numbers[i] = trial_number(x->rank, i);
     if (!(t->tape = tape_create(d, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 })))
         return err_memory(err, "a tape");
-    if (!buffer_alloc(d, sizeof numbers, &t->numbers, err) || !buffer_alloc(d, step_bytes(1, 1), &t->step, err))
+    if (!buffer_alloc(d, sizeof numbers, &t->numbers, err) ||
+        !buffer_alloc(d, step_bytes(1, 1), &t->step, err))
         return false;
     tape_exchange_on_device(t->tape, x);
     tape_label(t->tape, "trial");
@@ -120,7 +121,7 @@ static bool trial_make(struct trial *t, const struct exchange *x, struct device 
            d->ops->wait(d, err);
 }
 
-static bool trial_is_right(const struct trial *t, uint32_t n, bool *right, struct err *err)
+static bool trial_is_right(const struct sum_trial *t, uint32_t n, bool *right, struct err *err)
 {
     float got[TRIAL_COLS];
 
@@ -137,7 +138,7 @@ static bool trial_is_right(const struct trial *t, uint32_t n, bool *right, struc
 
 static bool try_all(struct exchange_ranks *x, uint32_t n, bool *right, struct err *err)
 {
-    struct trial trials[EXCHANGE_RANKS] = { { 0 } };
+    struct sum_trial trials[EXCHANGE_RANKS] = { { 0 } };
     bool ok = true;
 
     *right = true;
@@ -173,7 +174,8 @@ bool exchange_open(struct exchange_ranks *x, struct device *const *devices,
     else
         exchange_close(x);
     if (!right)
-        log_line(LOG_WARN, "exchange", "%s and the others send each other wrong numbers; ranks exchange through the host",
+        log_line(LOG_WARN, "exchange",
+                 "%s and the others send each other wrong numbers; ranks exchange through the host",
                  devices[0]->name);
     return true;
 }
@@ -192,8 +194,8 @@ bool exchange_check(const struct exchange_ranks *x, struct err *err)
     for (uint32_t i = 0; i < x->n; i++) {
         uint32_t late = *(volatile uint32_t *)&x->errors[i];
         if (late)
-            return err_set(err, ERR_DEVICE, "rank %u of %u (%s) did not answer rank %u (%s) within 2 s", late - 1,
-                           x->n, x->inboxes[late - 1].device->name, i, x->inboxes[i].device->name);
+            return err_set(err, ERR_DEVICE, "rank %u of %u (%s) did not answer rank %u (%s) within 2 s",
+                           late - 1, x->n, x->inboxes[late - 1].device->name, i, x->inboxes[i].device->name);
     }
     return true;
 }

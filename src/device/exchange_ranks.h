@@ -1,8 +1,8 @@
-// exchange_ranks.h - makes what ranks exchange through (exchange.h), for devices of one kind that reach each
-// other's memory and can play exchanges: different GPUs with peer access.
+// exchange_ranks.h - makes what ranks exchange through (exchange_inbox.h), for devices of one kind that reach
+// each other's memory and can play exchanges: different GPUs with peer access.
 #pragma once
 #include "device/device.h"
-#include "device/exchange.h"
+#include "device/exchange_inbox.h"
 
 struct exchange_shape {
     uint32_t n, most_rows, n_cols, max_outputs; // n_cols: of what is added up

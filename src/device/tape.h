@@ -7,12 +7,10 @@
 #pragma once
 #include "base/arena.h"
 #include "device/device.h"
-#include "device/exchange.h"
 #include "device/step.h"
 
 enum { TAPE_MAX_OPERANDS = 27, TAPE_ARGS_BYTES = 128 };
-// Commands that are no operations. No device plays a border; the others are borders too where the tape has no
-// exchange.
+// Commands that are no operations: borders, but where devices exchange by themselves (tape_exchange.h).
 enum { TAPE_TELL = UINT16_MAX - 3, TAPE_ALL_GATHER, TAPE_ALL_REDUCE, TAPE_BORDER };
 
 // Numbers that one command writes and later ones read: [rows, n_cols] fp32. Sealing chooses their memory,
@@ -72,7 +70,6 @@ bool tape_supports(const struct tape *t, uint32_t op); // the device has a kerne
 // Whether the device has this fused operation and parts are not asked for.
 bool tape_fuses(const struct tape *t, uint32_t op);
 
-// A new tensor.
 struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows);
 // A tensor in the caller's memory: the activation block between stages, the logits. b holds max rows x n_cols
 // fp32 and outlives t.
@@ -97,21 +94,10 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 
 // Here another device changes v, a bound tensor. Between two borders lies a segment, which is played alone.
 void tape_border(struct tape *t, struct tensor v);
-// Where ranks, a tape each, exchange: v, bound, becomes the sum of all ranks' v, ((v0 + v1) + v2) + ...; the
-// first rank's `whole`, id 0 on the others, has all parts column behind column. These are borders, but in a
-// tape with an exchange.
+// Borders (but: tape_exchange.h) where ranks, a tape each, exchange: v, bound, becomes the sum of all ranks'
+// v in their order; the first rank's `whole`, id 0 on the others, has all parts column behind column.
 void tape_all_reduce(struct tape *t, struct tensor v);
 void tape_all_gather(struct tape *t, struct tensor part, struct tensor whole);
-// What the first rank has drawn goes to the others' token history. results: NULL on the others. Nothing
-// without an exchange: then the host tells them.
-void tape_tell(struct tape *t, const struct buffer *results, const struct buffer *history,
-               uint32_t history_stride);
-// Before recording, on devices whose queue has `prepare`: the device exchanges by itself, within what x says.
-// x, or NULL, outlives t.
-void tape_exchange_on_device(struct tape *t, const struct exchange *x);
-uint32_t tape_n_exchanges(const struct tape *t); // all-reduces that the device plays: see struct step
-// Gets ready what a play needs, where the device does that by itself: ranks wait for each other's plays.
-bool tape_prepare(struct tape *t, const struct buffer *step, struct err *err);
 
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);

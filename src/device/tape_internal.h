@@ -1,6 +1,6 @@
 // tape_internal.h - the tape's inside, for tape.c, hazard.c, tape_diff.c and the devices.
 #pragma once
-#include "device/tape.h"
+#include "device/tape_exchange.h"
 
 struct tape_tensor_plan {
     uint32_t n_cols;

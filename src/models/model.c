@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/tape_exchange.h"
 #include "models/arch.h"
 #include "models/model_check.h"
 #include "models/binding/embedder.h"

@@ -5,12 +5,12 @@
 #include "base/mem.h"
 #include "device/cuda/cuda.h"
 #include "device/exchange_ranks.h"
-#include "device/tape.h"
+#include "device/tape_exchange.h"
 #include "ops/cuda_table.h"
 
 enum { RIG_MOST = 4, RIG_STRIDE = 32 }; // ranks; tokens of a slot's history
 
-struct rig {
+struct exchange_rig {
     uint32_t n;
     struct device *devices[RIG_MOST];
     struct exchange_shape shape;
@@ -28,9 +28,9 @@ struct rig_tape {
 };
 
 // As many GPUs as asked for. False: there are fewer.
-static bool rig_open(struct rig *r, uint32_t n, const struct exchange_shape *shape, struct err *err)
+static bool rig_open(struct exchange_rig *r, uint32_t n, const struct exchange_shape *shape, struct err *err)
 {
-    *r = (struct rig){ .shape = *shape };
+    *r = (struct exchange_rig){ .shape = *shape };
     r->shape.n = n;
     for (; r->n < n; r->n++)
         if (!(r->devices[r->n] = cuda_open(r->n, &cuda_table, err)))
@@ -38,7 +38,7 @@ static bool rig_open(struct rig *r, uint32_t n, const struct exchange_shape *sha
     return exchange_open(&r->ranks, r->devices, &r->shape, err);
 }
 
-static void rig_close(struct rig *r)
+static void rig_close(struct exchange_rig *r)
 {
     for (uint32_t i = 0; i < r->n; i++)
         r->devices[i]->ops->wait(r->devices[i], NULL);
@@ -47,7 +47,7 @@ static void rig_close(struct rig *r)
         device_close(r->devices[i]);
 }
 
-static bool rig_make_buffers(struct rig *r, struct rig_tape *t, uint32_t i, struct err *err)
+static bool rig_make_buffers(struct exchange_rig *r, struct rig_tape *t, uint32_t i, struct err *err)
 {
     struct device *d = r->devices[i];
     uint64_t outputs = t->limits.max_outputs;
@@ -63,7 +63,7 @@ static bool rig_make_buffers(struct rig *r, struct rig_tape *t, uint32_t i, stru
                       buffer_alloc(d, outputs * 4, &t->results, err)));
 }
 
-static bool rig_record(struct rig *r, struct rig_tape *t, uint32_t i, struct err *err)
+static bool rig_record(struct exchange_rig *r, struct rig_tape *t, uint32_t i, struct err *err)
 {
     struct tape *tape = t->tapes[i] = tape_create(r->devices[i], t->limits);
     uint32_t all = 0;
@@ -89,7 +89,7 @@ static bool rig_record(struct rig *r, struct rig_tape *t, uint32_t i, struct err
     return tape_seal(tape, err);
 }
 
-static bool rig_tape_make(struct rig *r, struct rig_tape *t, struct err *err)
+static bool rig_tape_make(struct exchange_rig *r, struct rig_tape *t, struct err *err)
 {
     for (uint32_t i = 0; i < r->n; i++)
         if (!rig_record(r, t, i, err))
@@ -99,7 +99,7 @@ static bool rig_tape_make(struct rig *r, struct rig_tape *t, struct err *err)
     return true;
 }
 
-static void rig_tape_free(struct rig *r, struct rig_tape *t)
+static void rig_tape_free(struct exchange_rig *r, struct rig_tape *t)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         tape_destroy(t->tapes[i]);
@@ -114,7 +114,7 @@ static void rig_tape_free(struct rig *r, struct rig_tape *t)
 }
 
 // Submits the step on the first n ranks.
-static bool rig_play(struct rig *r, struct rig_tape *t, uint32_t n, struct err *err)
+static bool rig_play(struct exchange_rig *r, struct rig_tape *t, uint32_t n, struct err *err)
 {
     t->step->reserved[STEP_EXCHANGED] = r->n_exchanged;
     for (uint32_t i = 0; i < r->n; i++)
@@ -129,7 +129,7 @@ static bool rig_play(struct rig *r, struct rig_tape *t, uint32_t n, struct err *
     return true;
 }
 
-static bool rig_wait(struct rig *r, struct err *err)
+static bool rig_wait(struct exchange_rig *r, struct err *err)
 {
     for (uint32_t i = 0; i < r->n; i++)
         if (!r->devices[i]->ops->wait(r->devices[i], err))

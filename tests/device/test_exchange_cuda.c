@@ -1,6 +1,6 @@
 // test_exchange_cuda.c - GPUs that exchange inside their tapes: the sums in the order of the ranks, to the
-// bit, of every width and number of rows, on all of them; logits put together; tokens told; steps in flight; a
-// rank that does not come.
+// bit, of every width and number of rows, on all of them; logits put together; tokens told; steps in flight;
+// a rank that does not come.
 //
 // On as many GPUs as there are, 2 and 3 of them, or on emulated ones (test_exchange_emulated).
 #include "device/exchange_rig.h"
@@ -32,13 +32,12 @@ static float random_number(void)
 
 static struct exchange_shape shape_of(uint32_t n_cols, uint32_t most_rows, uint32_t max_outputs)
 {
-    return (struct exchange_shape){ .n_cols = n_cols,
-                                    .most_rows = most_rows,
-                                    .max_outputs = max_outputs,
-                                    .part_cols = { 171, 96, 64, 33 } };
+    return (struct exchange_shape){
+        .n_cols = n_cols, .most_rows = most_rows, .max_outputs = max_outputs, .part_cols = { 171, 96, 64, 33 }
+    };
 }
 
-static void open_rig(struct rig *r, uint32_t n, struct exchange_shape shape)
+static void open_rig(struct exchange_rig *r, uint32_t n, struct exchange_shape shape)
 {
     struct err err = { 0 };
 
@@ -90,7 +89,7 @@ static void numbers_free(struct numbers *x, uint32_t n_ranks)
     mem_free(x->sum);
 }
 
-static void write_numbers(struct rig *r, struct rig_tape *t, const struct numbers *x)
+static void write_numbers(struct exchange_rig *r, struct rig_tape *t, const struct numbers *x)
 {
     struct err err = { 0 };
 
@@ -98,7 +97,7 @@ static void write_numbers(struct rig *r, struct rig_tape *t, const struct number
         assert_ok(buffer_write(&t->v[i], 0, x->in[i], x->n * 4, &err), &err);
 }
 
-static void check_numbers(struct rig *r, struct rig_tape *t, const struct numbers *x)
+static void check_numbers(struct exchange_rig *r, struct rig_tape *t, const struct numbers *x)
 {
     float *got = mem_alloc_array(x->n + 1, sizeof *got);
     struct err err = { 0 };
@@ -115,7 +114,7 @@ static void check_numbers(struct rig *r, struct rig_tape *t, const struct number
     mem_free(got);
 }
 
-static void check_sums(struct rig *r, struct rig_tape *t, uint32_t n_rows)
+static void check_sums(struct exchange_rig *r, struct rig_tape *t, uint32_t n_rows)
 {
     struct err err = { 0 };
     struct numbers x = { 0 };
@@ -141,7 +140,7 @@ static void sums_of(uint32_t n_ranks)
     static const uint32_t widths[] = { 256, 322, 1001 }, sizes[] = { 1, 8, 17, MANY_ROWS };
 
     for (uint32_t w = 0; w < 3; w++) {
-        struct rig r;
+        struct exchange_rig r;
         open_rig(&r, n_ranks, shape_of(widths[w], MANY_ROWS, 1));
         for (uint32_t s = 0; s < 4; s++) { // an odd number: the next tape begins with the other room
             struct rig_tape t = { .limits = { .max_rows = sizes[s], .max_outputs = 1 }, .n_sums = 1 + s };
@@ -187,7 +186,7 @@ static void lay_out(struct rig_tape *t, uint32_t n_rows, uint32_t n_outputs)
         samples[1].flags = SAMPLE_SKIP;
 }
 
-static void check_whole(struct rig *r, struct rig_tape *t, float *const *parts, uint32_t n_outputs)
+static void check_whole(struct exchange_rig *r, struct rig_tape *t, float *const *parts, uint32_t n_outputs)
 {
     uint32_t all = 0;
     struct err err = { 0 };
@@ -205,7 +204,8 @@ static void check_whole(struct rig *r, struct rig_tape *t, float *const *parts, 
 }
 
 // Output 1 draws nothing, row 2 is followed by the next of its sequence, and slot 4 is full.
-static void check_told(struct rig *r, struct rig_tape *t, const uint32_t *results, uint32_t n_outputs)
+static void check_told(struct exchange_rig *r, struct rig_tape *t, const uint32_t *results,
+                       uint32_t n_outputs)
 {
     struct err err = { 0 };
 
@@ -220,7 +220,7 @@ static void check_told(struct rig *r, struct rig_tape *t, const uint32_t *result
     }
 }
 
-static void check_head(struct rig *r, struct rig_tape *t, uint32_t n_outputs, uint32_t round)
+static void check_head(struct exchange_rig *r, struct rig_tape *t, uint32_t n_outputs, uint32_t round)
 {
     float *parts[RIG_MOST];
     uint32_t results[8], zeros[8 * RIG_STRIDE] = { 0 };
@@ -252,7 +252,7 @@ static void logits_are_put_together_and_tokens_told(void **state)
     if (n_gpus < 2)
         skip();
     for (uint32_t n = 2; n <= 3 && n <= n_gpus; n++) {
-        struct rig r;
+        struct exchange_rig r;
         struct rig_tape t = { .limits = { .max_rows = 8, .max_outputs = 8 }, .n_sums = 1, .has_head = true };
         struct err err = { 0 };
         open_rig(&r, n, shape_of(256, 8, 8));
@@ -270,7 +270,7 @@ static void logits_are_put_together_and_tokens_told(void **state)
 // sums, of few rows and many, in any order.
 static void steps_in_flight(uint32_t n_ranks)
 {
-    struct rig r;
+    struct exchange_rig r;
     struct rig_tape t[3] = { { .limits = { .max_rows = 1, .max_outputs = 1 }, .n_sums = 3, .has_head = true },
                              { .limits = { .max_rows = 5, .max_outputs = 1 }, .n_sums = 2 },
                              { .limits = { .max_rows = MANY_ROWS, .max_outputs = 1 }, .n_sums = 1 } };
@@ -319,7 +319,7 @@ static void many_steps_follow_each_other(void **state)
 
 static void a_rank_that_does_not_come_is_named(void **state)
 {
-    struct rig r;
+    struct exchange_rig r;
     struct rig_tape t = { .limits = { .max_rows = 4, .max_outputs = 1 }, .n_sums = 40 };
     struct err err = { 0 };
     (void)state;

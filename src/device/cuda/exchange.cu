@@ -1,11 +1,11 @@
 // exchange.cu - all-reduce, all-gather and what the first rank tells the others, over peers' memory; see
-// device/exchange.h.
+// device/exchange_inbox.h.
 //
 // Each rank sends its numbers to every other one, which adds them up in the order of the ranks: one hop, and
 // all hold the same bits. all_reduce_few takes four numbers a thread. all_reduce_many walks over its numbers
 // twice, with as many blocks as the GPU holds at once: it sends everything before it waits, so blocks need
-// no order. A wait gives up after two seconds, names the rank in the error word, and later ones give up at once: the
-// host sees it with the step's results.
+// no order. A wait gives up after two seconds, names the rank in the error word, and later ones give up at
+// once: the host sees it with the step's results.
 #include "device/cuda/exchange_cuda.h"
 #include "device/cuda/kernel.cuh"
 #include "device/cuda/peer.cuh"
@@ -16,7 +16,8 @@ struct patience {
     u64 start;
     u32 tries;
 };
-static __device__ __forceinline__ bool gives_up(struct patience &p, const struct exchange_peers &peers, u32 sender)
+static __device__ __forceinline__ bool gives_up(struct patience &p, const struct exchange_peers &peers,
+                                                u32 sender)
 {
     if (++p.tries & 0xfff)
         return false;
@@ -55,7 +56,8 @@ static __device__ __forceinline__ uint4 *four_at(u64 base, u64 i)
 }
 
 // Four numbers that came; their place is empty again.
-static __device__ __forceinline__ uint4 take(uint4 *at, uint4 v, const struct exchange_peers &peers, u32 sender)
+static __device__ __forceinline__ uint4 take(uint4 *at, uint4 v, const struct exchange_peers &peers,
+                                             u32 sender)
 {
     struct patience p = { 0, 0 };
 
@@ -67,7 +69,8 @@ static __device__ __forceinline__ uint4 take(uint4 *at, uint4 v, const struct ex
 
 // The sum of all ranks' four numbers; came: a first look at what the others sent.
 template <u32 N>
-static __device__ __forceinline__ float4 add_up(const struct exchange_peers &peers, uint4 own, const uint4 (&came)[N], u64 turn, u64 i)
+static __device__ __forceinline__ float4 add_up(const struct exchange_peers &peers, uint4 own,
+                                                const uint4 (&came)[N], u64 turn, u64 i)
 {
     float4 sum = make_float4(0, 0, 0, 0);
 
@@ -75,13 +78,16 @@ static __device__ __forceinline__ float4 add_up(const struct exchange_peers &pee
     for (u32 r = 0; r < N; r++) {
         if (r >= peers.n)
             break;
-        float4 v = floats_of(r == peers.rank ? own : take(four_at(peers.from[r] + turn, i), came[r], peers, r));
+        float4 v =
+            floats_of(r == peers.rank ? own : take(four_at(peers.from[r] + turn, i), came[r], peers, r));
         sum = r == 0 ? v : make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
     }
     return sum;
 }
 
-template <u32 N> static __device__ __forceinline__ void look(const struct exchange_peers &peers, uint4 (&came)[N], u64 turn, u64 i)
+template <u32 N>
+static __device__ __forceinline__ void look(const struct exchange_peers &peers, uint4 (&came)[N], u64 turn,
+                                            u64 i)
 {
 #pragma unroll
     for (u32 r = 0; r < N; r++)
@@ -153,11 +159,11 @@ template <u32 N> static __device__ __forceinline__ void reduce_many(const struct
     }
 }
 
-#define ALL_REDUCE(kind, n, blocks)                                                        \
-    extern "C" __global__ void __launch_bounds__(EXCHANGE_THREADS, blocks)                 \
+#define ALL_REDUCE(kind, n, blocks)                                                 \
+    extern "C" __global__ void __launch_bounds__(EXCHANGE_THREADS, blocks)          \
         all_reduce_##kind##_##n(const __grid_constant__ struct all_reduce_params p) \
-    {                                                                              \
-        reduce_##kind<n>(p);                                                       \
+    {                                                                               \
+        reduce_##kind<n>(p);                                                        \
     }
 ALL_REDUCE(few, 2, EXCHANGE_FEW_BLOCKS)
 ALL_REDUCE(few, 4, EXCHANGE_FEW_BLOCKS)
@@ -167,7 +173,8 @@ ALL_REDUCE(many, 4, EXCHANGE_MANY_BLOCKS)
 ALL_REDUCE(many, 8, EXCHANGE_MANY_BLOCKS)
 
 // The first rank puts the columns of all behind each other; four numbers may belong to two rows.
-static __device__ __forceinline__ void put_part(const struct all_gather_params &p, float4 v, u32 r, u32 before, u64 i)
+static __device__ __forceinline__ void put_part(const struct all_gather_params &p, float4 v, u32 r,
+                                                u32 before, u64 i)
 {
     u64 n = (u64)p.step->n_outputs * p.cols[r];
     f32 numbers[4] = { v.x, v.y, v.z, v.w };

@@ -1,7 +1,7 @@
 // exchange_cuda.h - the arguments of exchange.cu's kernels.
 #pragma once
 #include "base/lang.h"
-#include "device/exchange.h"
+#include "device/exchange_inbox.h"
 #include "device/step.h"
 
 // Blocks that a multiprocessor surely holds at once: they wait for the other rank's.

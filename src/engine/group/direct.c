@@ -1,5 +1,6 @@
 // direct.c - see direct.h.
 #include "engine/group/direct.h"
+#include "device/tape_exchange.h"
 #include "base/log.h"
 
 uint32_t direct_most_rows = UINT32_MAX;
@@ -12,7 +13,7 @@ static const struct {
     { EXCHANGE_RANKS, UINT32_MAX, EXCHANGE_DEVICE },
 };
 
-enum exchange_kind exchange_kind_of(uint32_t n_ranks, uint32_t max_rows)
+enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (n_ranks <= kinds[i].most_ranks && max_rows <= kinds[i].most_rows)
@@ -26,7 +27,7 @@ static uint32_t most_rows_of(const struct stage *s, uint32_t n_ranks)
     uint32_t most = 0;
 
     for (uint32_t i = 0; i < N_BUCKETS; i++)
-        if (exchange_kind_of(n_ranks, s->buckets[i].max_rows) == EXCHANGE_DEVICE)
+        if (direct_kind_of(n_ranks, s->buckets[i].max_rows) == EXCHANGE_DEVICE)
             most = s->buckets[i].max_rows;
     return most;
 }
@@ -49,7 +50,8 @@ bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struc
         return false;
     for (uint32_t i = 0; i < x->ranks.n; i++)
         ranks[i]->exchange = &x->ranks.of[i];
-    log_line(LOG_INFO, "group", "%u ranks exchange %s", n, x->ranks.n ? "on their devices" : "through the host");
+    log_line(LOG_INFO, "group", "%u ranks exchange %s", n,
+             x->ranks.n ? "on their devices" : "through the host");
     return true;
 }
 

@@ -1,5 +1,5 @@
-// direct.h - ranks that exchange on their devices, without the host: their inboxes (device/exchange.h), and
-// whether it works here.
+// direct.h - ranks that exchange on their devices, without the host: their inboxes (device/exchange_inbox.h),
+// and whether it works here.
 //
 // What it does not take over stays with the host (collective.h).
 #pragma once
@@ -8,7 +8,7 @@
 
 // Who adds up what ranks have: chosen by the most rows of a step.
 enum exchange_kind { EXCHANGE_HOST, EXCHANGE_DEVICE };
-enum exchange_kind exchange_kind_of(uint32_t n_ranks, uint32_t max_rows);
+enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows);
 // For tests and comparisons: the most rows of a step that devices add up; 0: the host exchanges everything.
 // UINT32_MAX: as the table has it. Set before ranks are made.
 extern uint32_t direct_most_rows;

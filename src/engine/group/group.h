@@ -1,8 +1,8 @@
 // group.h - the ranks that have a part of every layer each: the first is the engine's stage, the others are
 // stages beside it, on devices of their own.
 //
-// Where they can, their devices exchange by themselves (direct.h): a step is submitted on all ranks and nobody
-// waits. Else a thread for each rank plays its tape; where tapes have borders (tape_all_reduce,
+// Where they can, their devices exchange by themselves (direct.h): a step is submitted on all ranks and
+// nobody waits. Else a thread for each rank plays its tape; where tapes have borders (tape_all_reduce,
 // tape_all_gather) the ranks exchange in the host's memory (collective.h). So it works on any device, and
 // devices of one kind alone: all ranks must choose the same experts, by the same bits. An error of one rank
 // ends the step on all of them.

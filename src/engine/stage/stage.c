@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "device/tape_exchange.h"
 #include "engine/stage/adapters.h"
 #include "engine/stage/away.h"
 #include "engine/kv/kv_window.h"

@@ -58,8 +58,8 @@ struct stage {
     struct stage *others;
     uint32_t n_others;
     const struct exchange *exchange; // of a rank whose device exchanges by itself, or NULL; borrowed
-    struct lora_weight *loras; // [n_loras] what adapters add to some of the weights
-    struct buffer scales;      // [n_slots, n_adapters] fp32
+    struct lora_weight *loras;       // [n_loras] what adapters add to some of the weights
+    struct buffer scales;            // [n_slots, n_adapters] fp32
     uint32_t n_loras, n_adapters;
     struct device *pinned_by; // the block's memory is that device's pin; or NULL
     struct tape_watch watch;  // before NULL: nobody looks at the commands

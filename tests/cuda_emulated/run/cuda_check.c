@@ -165,7 +165,9 @@ void cuda_check_warp(uint32_t warp, bool ordered)
 static struct cuda_region *region_of(const char *at, size_t bytes)
 {
     for (uint32_t i = 0; i < memory.n_regions; i++) {
-        uint32_t first = check.last < memory.n_regions ? check.last : 0, k = i == 0 ? first : i == first ? 0 : i;
+        uint32_t first = check.last < memory.n_regions ? check.last : 0, k = i == 0       ? first
+                                                                             : i == first ? 0
+                                                                                          : i;
         struct cuda_region *r = &memory.regions[k];
         if (at >= r->base && at + bytes <= r->base + r->bytes) {
             check.last = k;

@@ -1,8 +1,8 @@
 // cuda_driver.c - NVIDIA's driver as the CUDA device (src/device/cuda) uses it, on the emulator: its memory
 // is the process's, its kernels are those of one library that was compiled as C++, and everything is done
 // when a call returns. A graph's kernels run in an order that its edges allow: under the reverse schedule the
-// latest that can run is the next. The device has compute capability 8.0. Where there are several, each has its
-// stream (cuda_stream.h), and they reach each other's memory.
+// latest that can run is the next. The device has compute capability 8.0. Where there are several, each has
+// its stream (cuda_stream.h), and they reach each other's memory.
 #include "cuda_driver.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -331,7 +331,8 @@ static cu_result read_from(void *to, cu_address from, size_t bytes, cu_stream st
 static cu_result stream_make(cu_stream *stream, unsigned flags)
 {
     (void)flags;
-    *stream = cuda_driver_devices == 1 ? (void *)&library : cuda_stream_create(look_at_memory, graph_run, cuda_run_leave);
+    *stream = cuda_driver_devices == 1 ? (void *)&library
+                                       : cuda_stream_create(look_at_memory, graph_run, cuda_run_leave);
     return 0;
 }
 static cu_result stream_end(cu_stream stream)
@@ -372,8 +373,8 @@ static cu_result peer_enable(cu_context other, unsigned flags)
     (void)other, (void)flags;
     return 0;
 }
-static cu_result peer_copy(cu_address to, cu_context to_context, cu_address from, cu_context from_context, size_t bytes,
-                           cu_stream stream)
+static cu_result peer_copy(cu_address to, cu_context to_context, cu_address from, cu_context from_context,
+                           size_t bytes, cu_stream stream)
 {
     cu_result result = settle(stream);
 

@@ -1,12 +1,12 @@
 // cuda_run.h - runs CUDA kernels that were compiled as C++ (shim/cuda_emulated.hpp), block after block.
 //
-// Every CUDA thread is a fiber; all of a launch run on one thread of the host. Several devices launch at the same time, each on
-// a thread of its own: what follows is that thread's, and a kernel that waits for another device's says so (cuda_run_pause). A warp function waits for the lanes of its
-// mask, __syncthreads for the block. Order is promised nowhere else: which lane, warp and block runs next is
-// the schedule's choice. With the checker every access to memory is looked at: bounds, races inside a block,
-// shared memory that was never written. Not modelled: races between blocks, and the order of a kernel and the
-// ones before it, which run one after the other. Shared by C (the run time) and C++ (the kernels). x86-64
-// only.
+// Every CUDA thread is a fiber; all of a launch run on one thread of the host. Several devices launch at the
+// same time, each on a thread of its own: what follows is that thread's, and a kernel that waits for another
+// device's says so (cuda_run_pause). A warp function waits for the lanes of its mask, __syncthreads for the
+// block. Order is promised nowhere else: which lane, warp and block runs next is the schedule's choice. With
+// the checker every access to memory is looked at: bounds, races inside a block, shared memory that was never
+// written. Not modelled: races between blocks, and the order of a kernel and the ones before it, which run
+// one after the other. Shared by C (the run time) and C++ (the kernels). x86-64 only.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,7 +105,7 @@ const char *cuda_check_finding(void);              // since the last call; NULL:
 enum cuda_check_memory { CUDA_CHECK_GLOBAL, CUDA_CHECK_SHARED, CUDA_CHECK_CONSTANT };
 void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory memory);
 void cuda_check_forget(const void *at);
-void cuda_check_leave(void); // see cuda_run_leave
+void cuda_check_leave(void);                                // see cuda_run_leave
 void cuda_check_dynamic(const void *at, size_t most_bytes); // an `extern __shared__` array
 bool cuda_run_on_stack(const void *at, uint32_t *thread);
 

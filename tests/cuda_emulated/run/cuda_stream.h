@@ -1,5 +1,6 @@
-// cuda_stream.h - streams of several emulated devices: what is launched on one runs on a thread of its own, so
-// that kernels of two devices can wait for each other. All else waits until the stream's launches are over.
+// cuda_stream.h - streams of several emulated devices: what is launched on one runs on a thread of its own,
+// so that kernels of two devices can wait for each other. All else waits until the stream's launches are
+// over.
 #pragma once
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-// exchange.h - how the ranks that play a tape each exchange on their own devices, inside their tapes.
+// exchange_inbox.h - how the ranks that play a tape each exchange on their own devices, inside their tapes.
 //
 // Every rank has an inbox, memory of its device to which the others' kernels write. A number is its own flag:
 // where nothing has arrived the inbox holds minus zero, which nobody sends (plus zero goes in its stead), and
@@ -19,13 +19,13 @@ struct err;
 
 enum { EXCHANGE_RANKS = 8 };
 #define EXCHANGE_EMPTY 0x80000000u // minus zero
-enum { STEP_EXCHANGED };            // which reserved word of the step: all-reduces of the steps before
+enum { STEP_EXCHANGED };           // which reserved word of the step: all-reduces of the steps before
 
 struct exchange { // of one rank
     uint32_t rank, n;
-    uint32_t most_rows;                // more rows are added up elsewhere: the all-reduce is a border
-    uint64_t inboxes[EXCHANGE_RANKS];  // addresses of all ranks', as this one's device sees them
-    const struct buffer *inbox;        // its own
+    uint32_t most_rows;                 // more rows are added up elsewhere: the all-reduce is a border
+    uint64_t inboxes[EXCHANGE_RANKS];   // addresses of all ranks', as this one's device sees them
+    const struct buffer *inbox;         // its own
     uint32_t part_cols[EXCHANGE_RANKS]; // columns of the logits that each rank has
     uint64_t sum_words, part_words, token_words; // multiples of 4
     uint64_t error; // address of a u32 that the host sees: 1 + the rank that did not answer; 0: none

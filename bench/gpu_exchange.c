@@ -1,7 +1,8 @@
-// exchange.c - what an all-reduce of ranks on GPUs takes, inside a graph: bench_exchange RANKS [COLS...].
+// gpu_exchange.c - what an all-reduce of ranks on GPUs takes, inside a graph: bench_gpu_exchange RANKS
+// [COLS...].
 //
-// For each width and number of rows a tape of 64 all-reduces is played again and again. Prints the median of a
-// play, divided: us of one, in a chain of its like. What a product beside it hides or adds is not in it.
+// For each width and number of rows a tape of 64 all-reduces is played again and again. Prints the median of
+// a play, divided: us of one, in a chain of its like. What a product beside it hides or adds is not in it.
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
@@ -14,11 +15,11 @@ static void must(bool ok, const struct err *err)
 {
     if (ok)
         return;
-    fprintf(stderr, "bench_exchange: %s\n", err->message);
+    fprintf(stderr, "bench_gpu_exchange: %s\n", err->message);
     exit(1);
 }
 
-static double us_of(struct rig *r, struct rig_tape *t)
+static double us_of(struct exchange_rig *r, struct rig_tape *t)
 {
     double times[N_ROUNDS];
     struct err err = { 0 };
@@ -40,10 +41,11 @@ int main(int argc, char **argv)
 
     printf("| ranks | columns | rows | us an all-reduce |\n| --- | --- | --- | --- |\n");
     for (int c = 2; c < argc; c++) {
-        struct exchange_shape shape = {
-            .n_cols = (uint32_t)atoi(argv[c]), .most_rows = 512, .max_outputs = 1, .part_cols = { 64, 64, 64, 64 }
-        };
-        struct rig r;
+        struct exchange_shape shape = { .n_cols = (uint32_t)atoi(argv[c]),
+                                        .most_rows = 512,
+                                        .max_outputs = 1,
+                                        .part_cols = { 64, 64, 64, 64 } };
+        struct exchange_rig r;
         struct err err = { 0 };
         must(rig_open(&r, n, &shape, &err), &err);
         if (r.ranks.n == 0)
