@@ -8,6 +8,7 @@
 #include "engine/api.h"
 #include "engine/api/step_fronts.h"
 #include "engine/api/step_spread.h"
+#include "engine/group/group.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/stage/batch.h"
@@ -76,12 +77,14 @@ static bool play_past(const struct profiling *w, const struct step *step, struct
 {
     const struct engine_loaded *l = w->engine->loaded;
 
-    for (uint32_t i = 0; i < l->n_stages; i++)
+    if (l->group && !group_play(l->group, w->engine->batch->step, err))
+        return false;
+    for (uint32_t i = 0; i < l->n_stages && !l->group; i++)
         if ((i > 0 && !link_pass(&l->links[i - 1], step->n_rows, err)) ||
             !stage_play(&l->stages[i], step, err))
             return false;
     struct device *last = l->stages[l->n_stages - 1].device;
-    return last->ops->wait(last, err);
+    return last->ops->wait(last, err) && (!l->group || group_check(l->group, err));
 }
 
 static void add_rows(struct profiling *w, uint32_t sequence, uint32_t slot, struct layer_range positions)
@@ -135,9 +138,9 @@ static bool check_shape(const struct profiling *w, struct err *err)
     const struct step_shape *s = &w->request->shape;
     const struct engine *e = w->engine;
 
-    if (e->loaded->group)
+    if (e->loaded->group && !group_goes_ahead(e->loaded->group))
         return err_set(err, ERR_UNSUPPORTED,
-                       "ranks of a layer have no profile yet; leave out --tensor-parallel");
+                       "ranks that exchange through the host have no profile; leave out --tensor-parallel");
     if (s->n_rows == 0 || s->n_sequences == 0 || (uint64_t)s->n_rows * s->n_sequences > e->batch->max_rows ||
         s->n_sequences > e->batch->max_outputs || s->n_sequences > e->kv.n_slots)
         return err_set(err, ERR_INPUT, "a step of %u sequences with %u rows each; a step holds %u rows of %u",
@@ -292,6 +295,14 @@ static bool write_step(const struct profiling *w, const struct profiled_tape *t,
     return buffer_write(t->step, 0, w->step, w->step_bytes, err);
 }
 
+// Before a play: of several ranks the first one's tape is profiled, and the others play along.
+static bool begin_play(const struct profiling *w, const struct profiled_tape *t, struct err *err)
+{
+    struct rank_group *g = w->engine->loaded->group;
+
+    return (!g || group_play_others(g, w->engine->batch->step, err)) && write_step(w, t, err);
+}
+
 // Only the last stage's results are waited for, and of several stages after each play, since a decoding step
 // is one play.
 static bool wait_after(const struct profiling *w, uint32_t play, struct err *err)
@@ -308,7 +319,7 @@ static bool play_plain(const struct profiling *w, double *ns, struct err *err)
     for (uint32_t play = 0; play < w->n_at_once; play++) {
         for (uint32_t i = 0; i < w->profile->n_stages; i++) {
             const struct profiled_tape *t = &w->tapes[i];
-            if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err) ||
+            if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !begin_play(w, t, err) ||
                 !tape_play(t->tape, t->step, err))
                 return false;
         }
@@ -379,7 +390,7 @@ static bool play_stamped(struct profiling *w, uint32_t stage, uint32_t play, str
     const struct profiled_tape *t = &w->tapes[stage];
     struct play_times *times = &w->profile->spans[stage].times;
 
-    if (!write_step(w, t, err))
+    if (!begin_play(w, t, err))
         return false;
     if (t->device->timing) {
         if (!tape_play_timed(t->tape, t->step, times, err))
@@ -571,6 +582,8 @@ static bool play_alone(struct profiling *w, struct err *err)
             return false;
         for (uint32_t c = 0; c < s->n_commands; c++) {
             uint64_t begun = clock_ns();
+            if (tape_command(t->tape, c)->op >= TAPE_TELL) // the other ranks would not answer
+                continue;
             if (!tape_play_repeated(t->tape, t->step, c, ALONE_PLAYS, err))
                 return false;
             w->profile->commands[s->first_command + c].alone_ns = since(begun) / ALONE_PLAYS;

@@ -60,24 +60,36 @@ void direct_close(struct direct *x)
     exchange_close(&x->ranks);
 }
 
+static struct bucket *get_ready(struct stage *s, const struct step *step, struct err *err)
+{
+    struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
+
+    return b && stage_step_write(s, step, err) && tape_prepare(b->tape, &s->step, err) ? b : NULL;
+}
+
+bool direct_play_others(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err)
+{
+    struct bucket *b[EXCHANGE_RANKS] = { NULL };
+
+    step->reserved[STEP_EXCHANGED] = x->n_exchanged;
+    for (uint32_t i = 1; i < x->ranks.n; i++)
+        if (!(b[i] = get_ready(ranks[i], step, err)))
+            return err_prefix(err, "rank %u of %u", i, x->ranks.n);
+    for (uint32_t i = 1; i < x->ranks.n; i++)
+        if (!stage_play_segment(ranks[i], b[i], 0, err))
+            return err_prefix(err, "rank %u of %u", i, x->ranks.n);
+    x->n_exchanged += tape_n_exchanges(b[1]->tape);
+    return true;
+}
+
 // Rank 0 is the last to begin, as it is the one that may be watched, command by command.
 bool direct_play(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err)
 {
-    struct bucket *b = NULL;
-    bool ok = true;
-
     step->reserved[STEP_EXCHANGED] = x->n_exchanged;
-    for (uint32_t i = 0; i < x->ranks.n && ok; i++) {
-        b = stage_bucket(ranks[i], step->n_rows, step->n_outputs, err);
-        ok = b && stage_step_write(ranks[i], step, err) && tape_prepare(b->tape, &ranks[i]->step, err);
-    }
-    for (uint32_t i = x->ranks.n; i-- > 0 && ok;) {
-        b = stage_bucket(ranks[i], step->n_rows, step->n_outputs, err);
-        ok = stage_play_segment(ranks[i], b, 0, err) || err_prefix(err, "rank %u of %u", i, x->ranks.n);
-    }
-    if (ok)
-        x->n_exchanged += tape_n_exchanges(b->tape);
-    return ok;
+    const struct bucket *b = get_ready(ranks[0], step, err);
+
+    return b && direct_play_others(x, ranks, step, err) &&
+           (stage_play_segment(ranks[0], b, 0, err) || err_prefix(err, "rank 0 of %u", x->ranks.n));
 }
 
 uint64_t direct_bytes(const struct direct *x)

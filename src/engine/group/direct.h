@@ -23,4 +23,6 @@ bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struc
 void direct_close(struct direct *x); // zeroed is allowed; nobody plays
 // Submits the step on all ranks, whose tapes have no borders.
 bool direct_play(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err);
+// The same on all but the first, whose caller writes the step and plays it.
+bool direct_play_others(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err);
 uint64_t direct_bytes(const struct direct *x);

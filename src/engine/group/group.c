@@ -155,6 +155,11 @@ bool group_play(struct rank_group *g, struct step *step, struct err *err)
     return true;
 }
 
+bool group_play_others(struct rank_group *g, struct step *step, struct err *err)
+{
+    return direct_play_others(&g->direct, g->ranks, step, err);
+}
+
 bool group_goes_ahead(const struct rank_group *g)
 {
     return g->direct.ranks.n > 0;

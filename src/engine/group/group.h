@@ -31,6 +31,9 @@ bool group_share_pool(struct rank_group *g, uint64_t offset, uint64_t bytes, str
 uint64_t group_pool_bytes(const struct rank_group *g); // of the other ranks
 // stage_play of all ranks. The results are on the first one's device.
 bool group_play(struct rank_group *g, struct step *step, struct err *err);
+// The same on all but the first, whose caller then writes the step, which was numbered, and plays the tape:
+// for a profile. Where the group goes ahead.
+bool group_play_others(struct rank_group *g, struct step *step, struct err *err);
 // Whether a step may be played before the results of the one before are known.
 bool group_goes_ahead(const struct rank_group *g);
 // Whether all ranks have answered each other, once results are here.
