@@ -77,14 +77,13 @@ static bool play_past(const struct profiling *w, const struct step *step, struct
 {
     const struct engine_loaded *l = w->engine->loaded;
 
-    if (l->group && !group_play(l->group, w->engine->batch->step, err))
-        return false;
-    for (uint32_t i = 0; i < l->n_stages && !l->group; i++)
+    for (uint32_t i = 0; i < l->n_stages; i++)
         if ((i > 0 && !link_pass(&l->links[i - 1], step->n_rows, err)) ||
-            !stage_play(&l->stages[i], step, err))
+            !(l->group ? group_play(l->group, w->engine->batch->step, err)
+                       : stage_play(&l->stages[i], step, err)))
             return false;
     struct device *last = l->stages[l->n_stages - 1].device;
-    return last->ops->wait(last, err) && (!l->group || group_check(l->group, err));
+    return last->ops->wait(last, err);
 }
 
 static void add_rows(struct profiling *w, uint32_t sequence, uint32_t slot, struct layer_range positions)
@@ -290,17 +289,12 @@ static double since(uint64_t begun)
     return (double)(clock_ns() - begun);
 }
 
-static bool write_step(const struct profiling *w, const struct profiled_tape *t, struct err *err)
+// along: of several ranks the first one's tape is profiled, and the others play along.
+static bool write_step(const struct profiling *w, const struct profiled_tape *t, bool along, struct err *err)
 {
-    return buffer_write(t->step, 0, w->step, w->step_bytes, err);
-}
-
-// Before a play: of several ranks the first one's tape is profiled, and the others play along.
-static bool begin_play(const struct profiling *w, const struct profiled_tape *t, struct err *err)
-{
-    struct rank_group *g = w->engine->loaded->group;
-
-    return (!g || group_play_others(g, w->engine->batch->step, err)) && write_step(w, t, err);
+    struct rank_group *g = along ? w->engine->loaded->group : NULL;
+    return (!g || group_play_others(g, w->engine->batch->step, err)) &&
+           buffer_write(t->step, 0, w->step, w->step_bytes, err);
 }
 
 // Only the last stage's results are waited for, and of several stages after each play, since a decoding step
@@ -319,7 +313,7 @@ static bool play_plain(const struct profiling *w, double *ns, struct err *err)
     for (uint32_t play = 0; play < w->n_at_once; play++) {
         for (uint32_t i = 0; i < w->profile->n_stages; i++) {
             const struct profiled_tape *t = &w->tapes[i];
-            if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !begin_play(w, t, err) ||
+            if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, true, err) ||
                 !tape_play(t->tape, t->step, err))
                 return false;
         }
@@ -390,7 +384,7 @@ static bool play_stamped(struct profiling *w, uint32_t stage, uint32_t play, str
     const struct profiled_tape *t = &w->tapes[stage];
     struct play_times *times = &w->profile->spans[stage].times;
 
-    if (!begin_play(w, t, err))
+    if (!write_step(w, t, true, err))
         return false;
     if (t->device->timing) {
         if (!tape_play_timed(t->tape, t->step, times, err))
@@ -435,11 +429,10 @@ static bool play_timed(struct profiling *w, struct play_sample *to, struct err *
 
 static bool samples_fronts(const struct profiling *w)
 {
-    bool any = false;
-
     for (uint32_t i = 0; i < w->profile->n_stages; i++)
-        any |= w->tapes[i].device->sampling != NULL;
-    return any;
+        if (w->tapes[i].device->sampling)
+            return true;
+    return false;
 }
 
 // A GPU is given a few plays at once, as decoding does, so that submission and wait are hidden behind them,
@@ -573,21 +566,18 @@ static bool play_turns(struct profiling *w, struct err *err)
 // Commands in their order, so that each has the inputs that it has in the step.
 static bool play_alone(struct profiling *w, struct err *err)
 {
-    const struct step_profile_request *r = w->request;
-
     for (uint32_t i = 0; i < w->profile->n_stages; i++) {
         const struct stage_spans *s = &w->profile->spans[i];
         const struct profiled_tape *t = &w->tapes[i];
-        if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, err))
+        if ((t->link && !link_pass(t->link, w->step->n_rows, err)) || !write_step(w, t, false, err))
             return false;
         for (uint32_t c = 0; c < s->n_commands; c++) {
             uint64_t begun = clock_ns();
-            if (tape_command(t->tape, c)->op >= TAPE_TELL) // the other ranks would not answer
-                continue;
-            if (!tape_play_repeated(t->tape, t->step, c, ALONE_PLAYS, err))
+            if (tape_command(t->tape, c)->op < TAPE_TELL && // else the other ranks would not answer
+                !tape_play_repeated(t->tape, t->step, c, ALONE_PLAYS, err))
                 return false;
             w->profile->commands[s->first_command + c].alone_ns = since(begun) / ALONE_PLAYS;
-            if (r->goes_on && !r->goes_on(r->arg))
+            if (w->request->goes_on && !w->request->goes_on(w->request->arg))
                 return err_set(err, ERR_CANCELLED, "stopped");
         }
     }
@@ -684,7 +674,7 @@ static bool find_spread(struct profiling *w, struct err *err)
         return err_memory(err, "the spread of experts");
     for (uint32_t i = 0; ok && i < p->n_stages; i++) {
         const struct profiled_tape *t = &w->tapes[i];
-        ok = (!t->link || link_pass(t->link, w->step->n_rows, err)) && write_step(w, t, err);
+        ok = (!t->link || link_pass(t->link, w->step->n_rows, err)) && write_step(w, t, true, err);
         for (uint32_t k = 0; ok && k < tape_n_commands(t->tape); k++) {
             const struct command *c = tape_command(t->tape, k);
             bool chooses = step_spread_has(c) && p->n_experts < l->model.config.n_layers;

@@ -33,7 +33,7 @@ static struct ingot_engine_options options_of(uint32_t n_ranks)
     return o;
 }
 
-struct said {
+struct said_by_gpus {
     uint32_t tokens[N_NEW], n;
     float *logits; // of all outputs, or NULL
     uint32_t n_logits, n_vocab;
@@ -41,7 +41,7 @@ struct said {
 
 static bool keep(void *arg, const struct ingot_event *e)
 {
-    struct said *to = arg;
+    struct said_by_gpus *to = arg;
 
     if (e->token != UINT32_MAX && to->n < N_NEW)
         to->tokens[to->n++] = e->token;
@@ -65,7 +65,7 @@ static struct ingot_request_options question(uint32_t which, uint32_t n_new)
     return r;
 }
 
-static void ask(struct ingot_engine *engine, uint32_t which, uint32_t n_new, struct said *said)
+static void ask(struct ingot_engine *engine, uint32_t which, uint32_t n_new, struct said_by_gpus *said)
 {
     struct ingot_request_options r = question(which, n_new);
     struct ingot_error error;
@@ -88,14 +88,14 @@ static struct ingot_engine *open_ranks(uint32_t most_rows, bool exact, bool inva
     return engine;
 }
 
-static struct said logits_of(uint32_t most_rows, bool exact)
+static struct said_by_gpus logits_of(uint32_t most_rows, bool exact)
 {
     struct ingot_engine *engine = open_ranks(most_rows, exact, false);
     struct ingot_engine_info info;
 
     ingot_engine_info(engine, &info);
-    struct said said = { .n_vocab = info.n_vocab,
-                         .logits = calloc((size_t)(N_PROMPT + 40) * info.n_vocab, sizeof(float)) };
+    struct said_by_gpus said = { .n_vocab = info.n_vocab,
+                                 .logits = calloc((size_t)(N_PROMPT + 40) * info.n_vocab, sizeof(float)) };
     ask(engine, 1, 40, &said);
     ingot_engine_close(engine);
     return said;
@@ -108,9 +108,9 @@ static void the_bits_are_those_of_the_exchange_through_the_host(void **state)
     if (!two_gpus())
         skip();
     for (int exact = 0; exact < 2; exact++) {
-        struct said host = logits_of(0, exact);
+        struct said_by_gpus host = logits_of(0, exact);
         for (uint32_t most = 8; most; most = most == 8 ? UINT32_MAX : 0) {
-            struct said devices = logits_of(most, exact);
+            struct said_by_gpus devices = logits_of(most, exact);
             assert_int_equal(devices.n_logits, host.n_logits);
             assert_true(host.n_logits >= N_PROMPT);
             for (size_t i = 0; i < (size_t)host.n_logits * host.n_vocab; i++)
@@ -132,7 +132,7 @@ static void the_text_is_one_gpu_s(void **state)
     o.exact = true;
     struct ingot_engine *one = open_or_fail(&o), *many = open_ranks(UINT32_MAX, true, false);
     for (uint32_t i = 0; i < N_SEQUENCES; i++) {
-        struct said a = { .n = 0 }, b = { .n = 0 };
+        struct said_by_gpus a = { .n = 0 }, b = { .n = 0 };
         ask(one, i, 60, &a);
         ask(many, i, 60, &b);
         assert_memory_equal(a.tokens, b.tokens, 60 * sizeof *a.tokens);
@@ -150,7 +150,7 @@ static void many_steps_run_ahead_side_by_side(void **state)
         skip();
     struct ingot_engine *engine = open_ranks(UINT32_MAX, false, true);
     struct ingot_request *requests[N_SEQUENCES];
-    struct said alone[N_SEQUENCES] = { { .n = 0 } }, together[N_SEQUENCES] = { { .n = 0 } };
+    struct said_by_gpus alone[N_SEQUENCES] = { { .n = 0 } }, together[N_SEQUENCES] = { { .n = 0 } };
     struct ingot_error error;
     bool busy = true, ahead = false;
     for (uint32_t i = 0; i < N_SEQUENCES; i++)
@@ -185,7 +185,7 @@ static void a_step_is_one_submission_of_each_rank(void **state)
     struct ingot_engine *engine = open_ranks(UINT32_MAX, false, false);
     const struct devices *devices = &engine->inner.loaded->devices;
     struct device_counters before[2], after[2];
-    struct said warm = { .n = 0 }, said = { .n = 0 };
+    struct said_by_gpus warm = { .n = 0 }, said = { .n = 0 };
     ask(engine, 0, 5, &warm);
     for (uint32_t i = 0; i < 2; i++)
         before[i] = devices->at[i]->counters;
@@ -228,7 +228,7 @@ static void a_gpu_that_fails_ends_the_step(void **state)
         struct device *d = engine->inner.loaded->devices.at[i % 2];
         struct ingot_error error = { 0 };
         struct ingot_request_options r = question(0, 40);
-        struct said said = { .n = 0 };
+        struct said_by_gpus said = { .n = 0 };
         uint64_t begun = clock_ns();
         whole_ops = d->ops;
         broken = *d->ops;
