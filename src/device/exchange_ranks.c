@@ -103,6 +103,7 @@ static bool trial_make(struct sum_trial *t, const struct exchange *x, struct dev
 {
     struct step step = { .n_rows = 1, .max_rows = 1, .max_outputs = 1 };
     float numbers[TRIAL_COLS];
+    bool at_once;
 
     for (uint32_t i = 0; i < TRIAL_COLS; i++)
         numbers[i] = trial_number(x->rank, i);
@@ -117,8 +118,8 @@ static bool trial_make(struct sum_trial *t, const struct exchange *x, struct dev
     for (uint32_t i = 0; i < TRIAL_SUMS; i++)
         tape_all_reduce(t->tape, v);
     return tape_seal(t->tape, err) && buffer_write(&t->numbers, 0, numbers, sizeof numbers, err) &&
-           buffer_write(&t->step, 0, &step, sizeof step, err) && tape_prepare(t->tape, &t->step, err) &&
-           d->ops->wait(d, err);
+           buffer_write(&t->step, 0, &step, sizeof step, err) &&
+           tape_prepare(t->tape, &t->step, &at_once, err) && d->ops->wait(d, err);
 }
 
 static bool trial_is_right(const struct sum_trial *t, uint32_t n, bool *right, struct err *err)

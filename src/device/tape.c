@@ -279,11 +279,15 @@ uint32_t tape_n_exchanges(const struct tape *t)
     return t->n_exchanges;
 }
 
-bool tape_prepare(struct tape *t, const struct buffer *step, struct err *err)
+bool tape_prepare(struct tape *t, const struct buffer *step, bool *at_once, struct err *err)
 {
+    const struct device_queue *queue = t->device->queue;
+
     CHECK(t->sealed);
-    return !t->device->queue || !t->device->queue->prepare ||
-           t->device->queue->prepare(t->device, t, step, err);
+    if (queue && queue->prepare && !queue->prepare(t->device, t, step, err))
+        return false;
+    *at_once = t->plays_at_once;
+    return true;
 }
 
 static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)

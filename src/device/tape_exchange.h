@@ -13,4 +13,6 @@ void tape_tell(struct tape *t, const struct buffer *results, const struct buffer
 void tape_exchange_on_device(struct tape *t, const struct exchange *x);
 uint32_t tape_n_exchanges(const struct tape *t); // all-reduces that the device plays: see struct step
 // Gets ready what a play needs, where the device does that by itself: ranks wait for each other's plays.
-bool tape_prepare(struct tape *t, const struct buffer *step, struct err *err);
+// *at_once: a play of the whole tape is one submission. Else it may wait for the device to go on, and every
+// rank needs a thread that plays.
+bool tape_prepare(struct tape *t, const struct buffer *step, bool *at_once, struct err *err);

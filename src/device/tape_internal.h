@@ -29,7 +29,7 @@ struct tape {
     uint32_t n_exchanges;            // all-reduces that are no borders
     const char *label;
     struct err error;
-    bool sealed;
+    bool sealed, plays_at_once; // the second: as tape_prepare found
     void *native; // made by the device's seal
 };
 

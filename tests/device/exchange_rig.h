@@ -116,11 +116,13 @@ static void rig_tape_free(struct exchange_rig *r, struct rig_tape *t)
 // Submits the step on the first n ranks.
 static bool rig_play(struct exchange_rig *r, struct rig_tape *t, uint32_t n, struct err *err)
 {
+    bool at_once;
+
     t->step->reserved[STEP_EXCHANGED] = r->n_exchanged;
     for (uint32_t i = 0; i < r->n; i++)
         if (!buffer_write(&t->steps[i], 0, t->step, step_bytes(t->limits.max_rows, t->limits.max_outputs),
                           err) ||
-            !tape_prepare(t->tapes[i], &t->steps[i], err))
+            !tape_prepare(t->tapes[i], &t->steps[i], &at_once, err))
             return false;
     for (uint32_t i = 0; i < n; i++)
         if (!tape_play(t->tapes[i], &t->steps[i], err))

@@ -369,7 +369,8 @@ bool cuda_tape_ready(struct device *d, struct tape *t, const struct buffer *step
 
     if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
         return false;
-    for (uint32_t i = 0; n->plan.n_products == 0 && i < t->n_segments; i++)
+    t->plays_at_once = n->plan.n_products == 0;
+    for (uint32_t i = 0; t->plays_at_once && i < t->n_segments; i++)
         if (t->segments[i].first < t->segments[i].last &&
             !cuda_tape_prepare(c, t, i, (cu_address)(uintptr_t)step->native, err))
             return false;

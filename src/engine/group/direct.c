@@ -60,36 +60,35 @@ void direct_close(struct direct *x)
     exchange_close(&x->ranks);
 }
 
-static struct bucket *get_ready(struct stage *s, const struct step *step, struct err *err)
+bool direct_ready(struct direct *x, struct stage *const *ranks, struct step *step, bool *at_once,
+                  struct err *err)
 {
-    struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
-
-    return b && stage_step_write(s, step, err) && tape_prepare(b->tape, &s->step, err) ? b : NULL;
-}
-
-bool direct_play_others(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err)
-{
-    struct bucket *b[EXCHANGE_RANKS] = { NULL };
-
+    *at_once = true;
     step->reserved[STEP_EXCHANGED] = x->n_exchanged;
-    for (uint32_t i = 1; i < x->ranks.n; i++)
-        if (!(b[i] = get_ready(ranks[i], step, err)))
+    for (uint32_t i = 0; i < x->ranks.n; i++) {
+        struct bucket *b = stage_bucket(ranks[i], step->n_rows, step->n_outputs, err);
+        bool one = false;
+        if (!b || !tape_prepare(b->tape, &ranks[i]->step, &one, err))
             return err_prefix(err, "rank %u of %u", i, x->ranks.n);
-    for (uint32_t i = 1; i < x->ranks.n; i++)
-        if (!stage_play_segment(ranks[i], b[i], 0, err))
-            return err_prefix(err, "rank %u of %u", i, x->ranks.n);
-    x->n_exchanged += tape_n_exchanges(b[1]->tape);
+        *at_once &= one && tape_n_segments(b->tape) == 1;
+    }
     return true;
 }
 
-// Rank 0 is the last to begin, as it is the one that may be watched, command by command.
-bool direct_play(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err)
+bool direct_play(struct direct *x, struct stage *const *ranks, const struct step *step, bool first,
+                 struct err *err)
 {
-    step->reserved[STEP_EXCHANGED] = x->n_exchanged;
-    const struct bucket *b = get_ready(ranks[0], step, err);
+    // rank 0 is the last to begin, as it is the one that may be watched, command by command
+    for (uint32_t i = x->ranks.n; i-- > !first;)
+        if (!stage_step_write(ranks[i], step, err) ||
+            !stage_play_segment(ranks[i], stage_bucket(ranks[i], step->n_rows, step->n_outputs, err), 0, err))
+            return err_prefix(err, "rank %u of %u", i, x->ranks.n);
+    return true;
+}
 
-    return b && direct_play_others(x, ranks, step, err) &&
-           (stage_play_segment(ranks[0], b, 0, err) || err_prefix(err, "rank 0 of %u", x->ranks.n));
+void direct_count(struct direct *x, const struct tape *played)
+{
+    x->n_exchanged += tape_n_exchanges(played);
 }
 
 uint64_t direct_bytes(const struct direct *x)

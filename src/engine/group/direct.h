@@ -21,8 +21,11 @@ struct direct {
 // The ranks' stages are told.
 bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struct err *err);
 void direct_close(struct direct *x); // zeroed is allowed; nobody plays
-// Submits the step on all ranks, whose tapes have no borders.
-bool direct_play(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err);
-// The same on all but the first, whose caller writes the step and plays it.
-bool direct_play_others(struct direct *x, struct stage *const *ranks, struct step *step, struct err *err);
+// Numbers a step and gets all ranks ready for it. *at_once: direct_play may play it.
+bool direct_ready(struct direct *x, struct stage *const *ranks, struct step *step, bool *at_once,
+                  struct err *err);
+// Submits the step on all ranks, or all but the first one. Nobody waits.
+bool direct_play(struct direct *x, struct stage *const *ranks, const struct step *step, bool first,
+                 struct err *err);
+void direct_count(struct direct *x, const struct tape *played); // after each step, however it was played
 uint64_t direct_bytes(const struct direct *x);

@@ -133,15 +133,8 @@ static void play_one(void *arg, unsigned thread)
     play_rank(g, thread, &g->errs[thread]);
 }
 
-bool group_play(struct rank_group *g, struct step *step, struct err *err)
+static bool play_by_threads(struct rank_group *g, const struct step *step, struct err *err)
 {
-    // records what was not, on this thread
-    const struct bucket *b = stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err);
-
-    if (!b)
-        return false;
-    if (g->direct.ranks.n > 0 && tape_n_segments(b->tape) == 1)
-        return direct_play(&g->direct, g->ranks, step, err);
     g->step = step;
     for (uint32_t i = 0; i < g->n; i++)
         g->errs[i] = (struct err){ 0 };
@@ -155,9 +148,30 @@ bool group_play(struct rank_group *g, struct step *step, struct err *err)
     return true;
 }
 
+bool group_play(struct rank_group *g, struct step *step, struct err *err)
+{
+    // records what was not, on this thread
+    const struct bucket *b = stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err);
+    bool at_once = false;
+
+    if (!b || (g->direct.ranks.n > 0 && !direct_ready(&g->direct, g->ranks, step, &at_once, err)) ||
+        !(at_once ? direct_play(&g->direct, g->ranks, step, true, err) : play_by_threads(g, step, err)))
+        return false;
+    direct_count(&g->direct, b->tape);
+    return true;
+}
+
 bool group_play_others(struct rank_group *g, struct step *step, struct err *err)
 {
-    return direct_play_others(&g->direct, g->ranks, step, err);
+    const struct bucket *b = stage_bucket(g->ranks[0], step->n_rows, step->n_outputs, err);
+    bool at_once = false;
+
+    if (!b || !direct_ready(&g->direct, g->ranks, step, &at_once, err))
+        return false;
+    if (!at_once)
+        return err_set(err, ERR_UNSUPPORTED, "ranks whose steps are not one submission each have no profile");
+    direct_count(&g->direct, b->tape);
+    return direct_play(&g->direct, g->ranks, step, false, err);
 }
 
 bool group_goes_ahead(const struct rank_group *g)
