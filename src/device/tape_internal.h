@@ -30,7 +30,7 @@ struct tape {
     const char *label;
     struct err error;
     bool sealed, plays_at_once; // the second: as tape_prepare found
-    void *native; // made by the device's seal
+    void *native;               // made by the device's seal
 };
 
 // Arguments of the commands that exchange. index: of the all-reduces before it in its tape.
