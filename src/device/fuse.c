@@ -108,7 +108,7 @@ static void fuse_command(struct tape *t, uint32_t at)
 {
     for (const struct tape_fusion *r = t->device->fusions; r && r->packing; r++) {
         uint32_t tensor = r->from == t->commands[at].op ? t->commands[at].operands[r->out].tensor : 0;
-        if (tensor == 0 || t->tensors[tensor - 1].rows != ROWS_STEP)
+        if (tensor == 0 || t->commands[at].border || t->tensors[tensor - 1].rows != ROWS_STEP)
             continue;
         struct fuse_readers readers = find_readers(t, at, tensor);
         if (readers.n)

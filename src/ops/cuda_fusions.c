@@ -2,11 +2,12 @@
 // (device/fuse.h).
 //
 // attend and gate_up write what the matmul behind them reads; a matmul of few rows writes for the product
-// behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed too. In
-// an encoder layernorm writes for the products behind it, these for attention, and that and the activated
-// product for the product behind each: nothing but the residual stream goes through memory as fp32. Whether a
-// pair is fused depends on the kernels of both: the reader must read one form alone, and the writer's kernel
-// must have an epilogue for it.
+// behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed too;
+// where ranks' sums lie between the two, the all-reduce does. In an encoder layernorm writes for the products
+// behind it, these for attention, and that and the activated product for the product behind each: nothing but
+// the residual stream goes through memory as fp32. Whether a pair is fused depends on the kernels of both:
+// the reader must read one form alone, and the writer's kernel must have an epilogue for it.
+#include "ops/all_reduce/all_reduce_packed.h"
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/cuda_table.h"
@@ -52,6 +53,8 @@ static bool is_written(const struct cuda_plan *p, const struct tape_packing *pac
     struct gemm_plan product;
 
     switch (p->command->op) {
+    case TAPE_ALL_REDUCE:
+        return all_reduce_packs(p, packing);
     case OP_attend:
         return attend_packs(p, packing);
     case OP_attend_all:
@@ -79,6 +82,9 @@ const struct tape_fusion cuda_fusions[] = {
     { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, FUSE_ROWS_TOO },
+    // of ranks, whose sum is the second operand
+    { TAPE_ALL_REDUCE, 1, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },
+    { TAPE_ALL_REDUCE, 1, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, FUSE_ROWS_TOO },
     // an encoder's
     { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },

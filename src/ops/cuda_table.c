@@ -1,6 +1,7 @@
 // cuda_table.c - gathers what the operations' folders offer the CUDA device.
 #include "ops/cuda_table.h"
 #include "ops/attend/attend_cuda.h"
+#include "ops/all_reduce/all_reduce_packed.h"
 #include "gemm/cuda/weight_layout.h"
 #include "ops/ops.h"
 
@@ -14,4 +15,5 @@ const struct cuda_table cuda_table = { .plans = plans,
                                        .n_ops = N_OPS,
                                        .max_head_dim = ATTEND_PLAIN_DIM,
                                        .fusions = cuda_fusions,
-                                       .pack = weight_layout_pack };
+                                       .pack = weight_layout_pack,
+                                       .reduce_packed = all_reduce_packed_launch };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
+#include "device/fuse.h"
 #include "engine/api.h"
 #include "engine/group/direct.h"
 #include "open_engine.h"
@@ -76,9 +77,9 @@ static void ask(struct ingot_engine *engine, uint32_t which, uint32_t n_new, str
     assert_int_equal(said->n, n_new);
 }
 
-static struct ingot_engine *open_ranks(uint32_t most_rows, bool exact, bool invariant)
+static struct ingot_engine *open_with(struct ingot_engine_options o, uint32_t most_rows, bool exact,
+                                      bool invariant)
 {
-    struct ingot_engine_options o = options_of(2);
 
     o.exact = exact;
     o.invariant = invariant;
@@ -88,15 +89,34 @@ static struct ingot_engine *open_ranks(uint32_t most_rows, bool exact, bool inva
     return engine;
 }
 
-static struct said_by_gpus logits_of(uint32_t most_rows, bool exact)
+static struct ingot_engine *open_ranks(uint32_t most_rows, bool exact, bool invariant)
 {
-    struct ingot_engine *engine = open_ranks(most_rows, exact, false);
+    return open_with(options_of(2), most_rows, exact, invariant);
+}
+
+// All-reduces that write the next product's packed rows, in tapes of up to 8 rows.
+static uint32_t count_packed(const struct ingot_engine *engine)
+{
+    const struct tape *t = engine->inner.loaded->stages[0].buckets[1].tape;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; t && i < tape_n_commands(t); i++)
+        n += tape_command(t, i)->op == TAPE_ALL_REDUCE && fuse_packed(tape_command(t, i), true);
+    return n;
+}
+
+static struct said_by_gpus logits_of(uint32_t most_rows, bool exact, uint32_t n_batch)
+{
+    struct ingot_engine_options o = options_of(2);
+    o.n_batch = n_batch;
+    struct ingot_engine *engine = open_with(o, most_rows, exact, false);
     struct ingot_engine_info info;
 
     ingot_engine_info(engine, &info);
     struct said_by_gpus said = { .n_vocab = info.n_vocab,
                                  .logits = calloc((size_t)(N_PROMPT + 40) * info.n_vocab, sizeof(float)) };
     ask(engine, 1, 40, &said);
+    assert_int_equal(count_packed(engine) > 0, most_rows > 0 && !exact && n_batch == 7);
     ingot_engine_close(engine);
     return said;
 }
@@ -107,10 +127,12 @@ static void the_bits_are_those_of_the_exchange_through_the_host(void **state)
     (void)state;
     if (!two_gpus())
         skip();
-    for (int exact = 0; exact < 2; exact++) {
-        struct said_by_gpus host = logits_of(0, exact);
+    for (int k = 0; k < 4; k++) {
+        bool exact = k % 2;
+        uint32_t n_batch = k < 2 ? 100 : 7;
+        struct said_by_gpus host = logits_of(0, exact, n_batch);
         for (uint32_t most = 8; most; most = most == 8 ? UINT32_MAX : 0) {
-            struct said_by_gpus devices = logits_of(most, exact);
+            struct said_by_gpus devices = logits_of(most, exact, n_batch);
             assert_int_equal(devices.n_logits, host.n_logits);
             assert_true(host.n_logits >= N_PROMPT);
             for (size_t i = 0; i < (size_t)host.n_logits * host.n_vocab; i++)

@@ -74,12 +74,15 @@ struct cuda_pack {
     uint32_t params_bytes;
 };
 
+struct all_reduce_params;
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
     uint32_t n_ops, max_head_dim;
     const struct tape_fusion *fusions; // which commands write the next one's packed input
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);
+    // Launches an all-reduce that writes the next command's packed input too.
+    void (*reduce_packed)(struct cuda_plan *p, const struct all_reduce_params *params);
 };
 
 struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "device/cuda/cuda_internal.h"
 #include "device/cuda/exchange_cuda.h"
+#include "device/fuse.h"
 
 static u32 rows_of_tape(const struct cuda_plan *p, u32 rows)
 {
@@ -37,6 +38,10 @@ static void plan_all_reduce(struct cuda_plan *p, const struct exchange *x, const
             params.peers.to[r] = x->inboxes[r] + 4 * exchange_at_sums(x, r, x->rank);
             params.peers.from[r] = x->inboxes[x->rank] + 4 * exchange_at_sums(x, x->rank, r);
         }
+    if (fuse_packed(p->command, true)) {
+        p->cuda->table->reduce_packed(p, &params);
+        return;
+    }
     snprintf(name, sizeof name, "all_reduce_%s_%u", few ? "few" : "many", x->n <= 2 ? 2 : x->n <= 4 ? 4 : 8);
     cuda_launch_add(p, name, (struct cuda_shape){ { few ? blocks : most, 1, 1 }, EXCHANGE_THREADS, 0 },
                     &params, sizeof params);
