@@ -2,10 +2,12 @@
 // device/exchange_inbox.h.
 //
 // Each rank sends its numbers to every other one, which adds them up in the order of the ranks: one hop, and
-// all hold the same bits. all_reduce_few takes four numbers a thread. all_reduce_many walks over its numbers
-// twice, with as many blocks as the GPU holds at once: it sends everything before it waits, so blocks need
-// no order.
+// all hold the same bits. all_reduce_few takes four numbers a thread. all_reduce_many walks over its numbers,
+// with as many blocks as the GPU holds at once: it sends a batch and adds up the one before the last, which
+// came while it sent. No block waits for what another one of its rank sends.
 #include "device/cuda/exchange.cuh"
+
+enum { BATCHES_BEHIND = 2 };
 
 template <u32 N> static __device__ __forceinline__ void reduce_few(const struct all_reduce_params &p)
 {
@@ -20,36 +22,52 @@ template <u32 N> static __device__ __forceinline__ void reduce_few(const struct 
     p.v[i] = add_up<N>(p.peers, own, came, turn, i);
 }
 
+// The thread's fours i, i + stride, ... of a batch.
+template <u32 BATCH>
+static __device__ __forceinline__ void send_batch(const struct all_reduce_params &p, u64 turn, u64 i, u64 n)
+{
+    u64 stride = (u64)gridDim.x * EXCHANGE_THREADS;
+    float4 v[BATCH];
+
+#pragma unroll
+    for (u32 k = 0; k < BATCH; k++)
+        if (i + k * stride < n)
+            v[k] = p.v[i + k * stride];
+#pragma unroll
+    for (u32 k = 0; k < BATCH; k++)
+        if (i + k * stride < n)
+            send(p.peers, sendable(v[k]), turn, i + k * stride);
+}
+template <u32 BATCH, u32 N>
+static __device__ __forceinline__ void add_batch(const struct all_reduce_params &p, u64 turn, u64 i, u64 n)
+{
+    u64 stride = (u64)gridDim.x * EXCHANGE_THREADS;
+    uint4 own[BATCH], came[BATCH][N];
+
+#pragma unroll
+    for (u32 k = 0; k < BATCH; k++)
+        if (i + k * stride < n) {
+            own[k] = sendable(p.v[i + k * stride]);
+            look<N>(p.peers, came[k], turn, i + k * stride);
+        }
+#pragma unroll
+    for (u32 k = 0; k < BATCH; k++)
+        if (i + k * stride < n)
+            p.v[i + k * stride] = add_up<N>(p.peers, own[k], came[k], turn, i + k * stride);
+}
+
 template <u32 N> static __device__ __forceinline__ void reduce_many(const struct all_reduce_params &p)
 {
-    u64 first = (u64)blockIdx.x * EXCHANGE_THREADS + threadIdx.x, n = n_fours(p), turn = turn_of(p);
-    u64 stride = (u64)gridDim.x * EXCHANGE_THREADS;
-    constexpr u32 BATCH = N == 2 ? 4 : N == 4 ? 2 : 1; // loads in flight of a thread
+    constexpr u32 BATCH = N <= 4 ? 2 : 1; // loads in flight of a thread
+    u64 first = (u64)blockIdx.x * EXCHANGE_THREADS + threadIdx.x, n = n_fours(p), turn = turn_of(p),
+        step = (u64)gridDim.x * EXCHANGE_THREADS * BATCH, behind = BATCHES_BEHIND * step;
 
     wait_for_inputs();
-    for (u64 i = first; i < n; i += BATCH * stride) {
-        float4 v[BATCH];
-#pragma unroll
-        for (u32 k = 0; k < BATCH; k++)
-            if (i + k * stride < n)
-                v[k] = p.v[i + k * stride];
-#pragma unroll
-        for (u32 k = 0; k < BATCH; k++)
-            if (i + k * stride < n)
-                send(p.peers, sendable(v[k]), turn, i + k * stride);
-    }
-    for (u64 i = first; i < n; i += BATCH * stride) {
-        uint4 own[BATCH], came[BATCH][N];
-#pragma unroll
-        for (u32 k = 0; k < BATCH; k++)
-            if (i + k * stride < n) {
-                own[k] = sendable(p.v[i + k * stride]);
-                look<N>(p.peers, came[k], turn, i + k * stride);
-            }
-#pragma unroll
-        for (u32 k = 0; k < BATCH; k++)
-            if (i + k * stride < n)
-                p.v[i + k * stride] = add_up<N>(p.peers, own[k], came[k], turn, i + k * stride);
+    for (u64 i = first; i < n + behind; i += step) {
+        if (i < n)
+            send_batch<BATCH>(p, turn, i, n);
+        if (i >= behind)
+            add_batch<BATCH, N>(p, turn, i - behind, n);
     }
 }
 
