@@ -49,6 +49,13 @@ static struct exchange exchange_of(const struct exchange_shape *shape, uint32_t 
     return x;
 }
 
+uint64_t exchange_inbox_bytes(const struct exchange_shape *shape, uint32_t rank)
+{
+    struct exchange x = exchange_of(shape, rank);
+
+    return 4 * exchange_words(&x, rank);
+}
+
 static bool make_empty(struct buffer *b, struct err *err)
 {
     enum { PIECE = 1 << 20 };
@@ -77,7 +84,7 @@ static bool make_inboxes(struct exchange_ranks *x, struct device *const *devices
         x->of[i] = exchange_of(shape, i);
         x->of[i].inbox = &x->inboxes[i];
         x->of[i].error = (uint64_t)(uintptr_t)&x->errors[i];
-        if (!buffer_alloc_local(devices[i], 4 * exchange_words(&x->of[i], i), &x->inboxes[i], err) ||
+        if (!buffer_alloc_local(devices[i], exchange_inbox_bytes(shape, i), &x->inboxes[i], err) ||
             !make_empty(&x->inboxes[i], err))
             return err_prefix(err, "what rank %u is sent", i);
     }

@@ -16,6 +16,7 @@ struct exchange_ranks {
     uint32_t *errors; // [n], pinned: the devices write them; see struct exchange
 };
 
+uint64_t exchange_inbox_bytes(const struct exchange_shape *shape, uint32_t rank);
 // Leaves n 0 where it cannot be; then that is no error.
 bool exchange_open(struct exchange_ranks *x, struct device *const *devices,
                    const struct exchange_shape *shape, struct err *err);

@@ -5,6 +5,7 @@
 static const struct random_shape shapes[] = {
     { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0, 0 },
     { "toy-ranks", "llama", 2, 256, 1536, 8, 4, 128, 512, 1e4f, false, 0, 0, 0, 0 },
+    { "toy-wide", "llama", 2, 2048, 1024, 16, 4, 128, 512, 1e4f, false, 0, 0, 0, 0 },
     { "toy-qwen2", "qwen2", 2, 256, 512, 4, 2, 64, 512, 1e6f, true, 0, 0, 0, 0 },
     { "toy-qwen3", "qwen3", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 0, 0, 0, 0 },
     { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0, 0 },

@@ -2,11 +2,13 @@
 // devices: the bits of the exchange through the host, the text of one GPU, steps submitted ahead, a GPU that
 // fails. Skipped with fewer than two.
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
 #include "device/fuse.h"
 #include "engine/api.h"
 #include "engine/group/direct.h"
+#include "model_tools/random_model.h"
 #include "open_engine.h"
 
 enum { N_PROMPT = 141, N_NEW = 600, N_SEQUENCES = 3 };
@@ -105,10 +107,11 @@ static uint32_t count_packed(const struct ingot_engine *engine)
     return n;
 }
 
-static struct said_by_gpus logits_of(uint32_t most_rows, bool exact, uint32_t n_batch)
+static struct said_by_gpus logits_of(uint32_t most_rows, bool exact, uint32_t n_batch, const char *model)
 {
     struct ingot_engine_options o = options_of(2);
     o.n_batch = n_batch;
+    o.model = model;
     struct ingot_engine *engine = open_with(o, most_rows, exact, false);
     struct ingot_engine_info info;
 
@@ -116,33 +119,54 @@ static struct said_by_gpus logits_of(uint32_t most_rows, bool exact, uint32_t n_
     struct said_by_gpus said = { .n_vocab = info.n_vocab,
                                  .logits = calloc((size_t)(N_PROMPT + 40) * info.n_vocab, sizeof(float)) };
     ask(engine, 1, 40, &said);
-    assert_int_equal(count_packed(engine) > 0, most_rows > 0 && !exact && n_batch == 7);
+    assert_int_equal(count_packed(engine) > 0, model && most_rows > 0 && !exact && n_batch == 7);
     ingot_engine_close(engine);
     return said;
 }
 
 // Zeros may differ in their sign. Prompts' rows through the host, decoding on the devices: 8.
+static void check_bits(bool exact, uint32_t n_batch, const char *model)
+{
+    struct said_by_gpus host = logits_of(0, exact, n_batch, model);
+
+    for (uint32_t most = 8; most; most = most == 8 ? UINT32_MAX : 0) {
+        struct said_by_gpus devices = logits_of(most, exact, n_batch, model);
+        assert_int_equal(devices.n_logits, host.n_logits);
+        assert_true(host.n_logits >= N_PROMPT);
+        for (size_t i = 0; i < (size_t)host.n_logits * host.n_vocab; i++)
+            if (devices.logits[i] != host.logits[i])
+                fail_msg("%s, exact %d, batch %u, up to %u rows: logit %zu is %a, want %a",
+                         model ? model : "shipped", exact, n_batch, most, i, (double)devices.logits[i],
+                         (double)host.logits[i]);
+        free(devices.logits);
+    }
+    free(host.logits);
+}
+
 static void the_bits_are_those_of_the_exchange_through_the_host(void **state)
 {
     (void)state;
     if (!two_gpus())
         skip();
-    for (int k = 0; k < 4; k++) {
-        bool exact = k % 2;
-        uint32_t n_batch = k < 2 ? 100 : 7;
-        struct said_by_gpus host = logits_of(0, exact, n_batch);
-        for (uint32_t most = 8; most; most = most == 8 ? UINT32_MAX : 0) {
-            struct said_by_gpus devices = logits_of(most, exact, n_batch);
-            assert_int_equal(devices.n_logits, host.n_logits);
-            assert_true(host.n_logits >= N_PROMPT);
-            for (size_t i = 0; i < (size_t)host.n_logits * host.n_vocab; i++)
-                if (devices.logits[i] != host.logits[i])
-                    fail_msg("exact %d, up to %u rows: logit %zu is %a, want %a", exact, most, i,
-                             (double)devices.logits[i], (double)host.logits[i]);
-            free(devices.logits);
-        }
-        free(host.logits);
-    }
+    for (int k = 0; k < 4; k++)
+        check_bits(k % 2, k < 2 ? 100 : 7, NULL);
+}
+
+// Of 2,048 columns: sums of up to 8 rows are packed for the product behind them where they are added up.
+static void packed_sums_have_the_bits_of_a_launch_that_packs(void **state)
+{
+    char path[] = "/tmp/ingot-wide-XXXXXX";
+    struct err err = { 0 };
+    (void)state;
+
+    if (!two_gpus())
+        skip();
+    close(mkstemp(path));
+    struct random_model_options made = { .shape = "toy-wide", .type = "Q4_0", .output = path, .seed = 5 };
+    assert_ok(random_model_file(&made, &err), &err);
+    check_bits(false, 7, path);
+    check_bits(false, 100, path);
+    unlink(path);
 }
 
 static void the_text_is_one_gpu_s(void **state)
@@ -270,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_the_exchange_through_the_host),
+        cmocka_unit_test(packed_sums_have_the_bits_of_a_launch_that_packs),
         cmocka_unit_test(the_text_is_one_gpu_s),
         cmocka_unit_test(many_steps_run_ahead_side_by_side),
         cmocka_unit_test(a_step_is_one_submission_of_each_rank),

@@ -1,7 +1,10 @@
 // direct.c - see direct.h.
 #include "engine/group/direct.h"
-#include "device/tape_exchange.h"
 #include "base/log.h"
+#include "device/tape_exchange.h"
+#include "engine/group/group.h"
+
+STATIC_ASSERT((int)EXCHANGE_RANKS == (int)GROUP_MOST);
 
 uint32_t direct_most_rows = UINT32_MAX;
 

@@ -30,7 +30,8 @@ static bool rank_needs(const struct engine_loaded *l, const struct stage_shape *
         if (!outline_stages(&r, &found, err))
             return false;
         needs->stages[i] = place_range_memory(&l->parts[i], &own, all);
-        needs->stages[i].scratch = found.scratch[0] + needs->stages[i].tower_scratch;
+        needs->stages[i].scratch =
+            found.scratch[0] + needs->stages[i].tower_scratch + load_split_inbox(l, shape, i);
     }
     needs->n = l->n_parts;
     return true;

@@ -1,8 +1,10 @@
 // load_split.c - see load_split.h.
 #include "engine/load/load_split.h"
+#include <stddef.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/exchange_ranks.h"
 #include "engine/group/group.h"
 #include "engine/stage/place.h"
 #include "models/split/model_part.h"
@@ -78,6 +80,28 @@ struct stage_shape load_split_shape(const struct engine_loaded *l, const struct 
         own.eyes_scratch = shape->eyes_pool;
     }
     return own;
+}
+
+static bool exchanges_by_itself(const struct devices *d)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (!d->at[i]->queue || !d->at[i]->queue->prepare ||
+            (i > 0 && strcmp(d->at[i]->name, d->at[0]->name) == 0))
+            return false;
+    return true;
+}
+
+uint64_t load_split_inbox(const struct engine_loaded *l, const struct stage_shape *shape, uint32_t i)
+{
+    struct exchange_shape x = { .n = l->n_parts,
+                                .most_rows = shape->max_rows,
+                                .n_cols = l->model.config.n_cols,
+                                .max_outputs = shape->max_outputs };
+
+    for (uint32_t r = 0; r < l->n_parts; r++)
+        x.part_cols[r] =
+            (uint32_t)l->parts[r].tensors[offsetof(struct model_weights, head) / sizeof(void *)]->dims[0];
+    return exchanges_by_itself(&l->devices) ? exchange_inbox_bytes(&x, i) : 0;
 }
 
 uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_shape *shape)

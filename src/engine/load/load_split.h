@@ -18,3 +18,5 @@ uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_sh
 bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err);
 void load_split_release(struct engine_loaded *l); // the parts; their stages are released
+// Bytes of rank i's inbox, where the devices are likely to exchange by themselves (group/direct.h).
+uint64_t load_split_inbox(const struct engine_loaded *l, const struct stage_shape *shape, uint32_t i);

@@ -180,24 +180,20 @@ static uint64_t layer_scratch(const struct model *m, struct layer_range layers)
     return most;
 }
 
-// Columns of what a row that has logits takes: the first of several ranks puts them together, and has an
-// inbox for the others'.
+// Columns of what a row that has logits takes: the first of several ranks puts them together.
 static uint64_t logits_cols(const struct model *m)
 {
     const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
 
-    uint64_t own = m->n_ranks ? head->dims[0] : 0, others = m->n_ranks && m->rank == 0 ? m->n_ranks - 1 : 0;
-    return (m->rank == 0 ? 4ull * m->config.n_vocab : 0) + (1 + others) * own;
+    return (m->rank == 0 ? 4ull * m->config.n_vocab : 0) + (m->n_ranks ? head->dims[0] : 0);
 }
 
 struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
                                        struct layer_range layers)
 {
     const struct model_config *c = &m->config;
-    uint64_t ranks =
-        m->n_ranks ? 1 + 2ull * (m->n_ranks - 1) : 0; // sums, and inboxes (device/exchange_inbox.h)
-    uint64_t row =
-        (8 + ranks) * c->n_cols + 3ull * c->n_inputs + layer_scratch(m, layers) + 3ull * shape->adapter_ranks;
+    uint64_t row = 8ull * c->n_cols + (m->n_ranks ? c->n_cols : 0) + 3ull * c->n_inputs +
+                   layer_scratch(m, layers) + 3ull * shape->adapter_ranks;
     bool has_head = layers.last == c->n_layers && !m->arch->is_encoder, drafts = has_head && shape->drafts;
     uint64_t slots = shape->overlaps && layers.first > 0 ? 2ull * shape->max_rows * c->n_cols * 4 : 0;
     uint32_t last = layers.last + drafts;
