@@ -1,6 +1,7 @@
 // test_cuda_places.c - which devices an engine takes where nobody names them, or where the named ones are too
 // small: other GPUs, the processor for layers or for experts. On a fake driver.
 #include "engine/api.h"
+#include "engine/group/group.h"
 #include "engine/stage/plan.h"
 #include "engine/memory_parts.h"
 #include "fake_driver.h"
@@ -187,6 +188,35 @@ static void a_gpu_takes_what_was_predicted(void **state)
     }
 }
 
+// The trial's sums do not come, as this driver computes nothing: GPUs that say that they reach each other's
+// memory, and two names of one that does not.
+static void ranks_exchange_through_the_host_where_the_trial_fails(void **state)
+{
+    static const char *const names[] = { "cuda:0,cuda:1", "cuda:0,cuda:0" };
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ingot_engine_options o = found_options(MODEL);
+        memset(&fake, 0, sizeof fake);
+        fake.memory_bytes = 1ull << 32;
+        fake.n_devices = 2;
+        fake.has_peers = true;
+        driver_replace(&driver);
+        o.device = names[i];
+        o.n_tensor_parallel = 2;
+        struct ingot_engine *engine = open_found(&o);
+        const struct stage *first = &engine->inner.loaded->stages[0];
+        assert_int_equal(first->n_others, 1);
+        assert_null(first->exchange);
+        assert_null(first->others[0].exchange);
+        assert_false(group_goes_ahead(engine->inner.loaded->group));
+        assert_int_equal(group_inbox_bytes(engine->inner.loaded->group), 0);
+        ingot_engine_close(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +225,7 @@ int main(void)
         cmocka_unit_test(other_gpus_are_found),
         cmocka_unit_test(links_are_part_of_a_prediction),
         cmocka_unit_test(a_gpu_takes_what_was_predicted),
+        cmocka_unit_test(ranks_exchange_through_the_host_where_the_trial_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
