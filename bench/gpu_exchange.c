@@ -36,13 +36,13 @@ static double us_of(struct exchange_rig *r, struct rig_tape *t)
 
 int main(int argc, char **argv)
 {
-    static const uint32_t rows[] = { 1, 8, 16, 64, 128, 512 };
+    static const uint32_t rows[] = { 1, 8, 16, 64, 128, 512, 1024, 2048 };
     uint32_t n = argc > 1 ? (uint32_t)atoi(argv[1]) : 2;
 
     printf("| ranks | columns | rows | us an all-reduce |\n| --- | --- | --- | --- |\n");
     for (int c = 2; c < argc; c++) {
         struct exchange_shape shape = { .n_cols = (uint32_t)atoi(argv[c]),
-                                        .most_rows = 512,
+                                        .most_rows = 2048,
                                         .max_outputs = 1,
                                         .part_cols = { 64, 64, 64, 64 } };
         struct exchange_rig r;

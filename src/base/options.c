@@ -112,15 +112,6 @@ struct str option_nearest(struct str word, const char *candidates)
     return best;
 }
 
-const struct option_verb *option_verb_find(const struct option_program *program, const char *name)
-{
-    for (size_t i = 0; i < program->n_verbs; i++) {
-        if (!strcmp(program->verbs[i].name, name))
-            return &program->verbs[i];
-    }
-    return NULL;
-}
-
 // Option number `index` of a verb over all its groups; NULL after the last.
 static const struct option *option_at(const struct option_verb *verb, size_t index)
 {
@@ -791,6 +782,11 @@ static const char *text_or_null(const char *variable)
 const char *options_cpu_isa(void)
 {
     return text_or_null("INGOT_CPU_ISA");
+}
+
+void options_library_preset(const char *variable, const char *value)
+{
+    (void)setenv(variable, value, 0); // without memory it stays unset
 }
 
 const char *options_metal_library(void)

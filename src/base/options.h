@@ -145,6 +145,6 @@ bool options_terminal_has_style(void); // it is not, and NO_COLOR is unset: dim 
 const char *options_pager(void);       // PAGER, or less
 // How many processes mpirun or another launcher of MPI has started, and which of them this is; 1 without one.
 uint32_t options_ranks(uint32_t *rank);
-// NULL when unset. INGOT_METAL: a library that stands in for Apple's frameworks, for tests on other systems.
-const char *options_cpu_isa(void); // INGOT_CPU_ISA: the widest instructions that a CPU's kernels may use
-const char *options_metal_library(void);
+void options_library_preset(const char *variable, const char *value); // unless it is set; for libraries
+const char *options_cpu_isa(void);       // INGOT_CPU_ISA: the widest instructions of kernels; NULL when unset
+const char *options_metal_library(void); // INGOT_METAL: what stands in for Apple's frameworks; NULL as above

@@ -92,6 +92,15 @@ static void help_option(const struct option *o, struct text_page *p)
     buf_free(&text);
 }
 
+const struct option_verb *option_verb_find(const struct option_program *program, const char *name)
+{
+    for (size_t i = 0; i < program->n_verbs; i++) {
+        if (!strcmp(program->verbs[i].name, name))
+            return &program->verbs[i];
+    }
+    return NULL;
+}
+
 void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width,
                        struct buf *out)
 {

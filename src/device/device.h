@@ -11,6 +11,9 @@
 
 struct tape;
 struct tape_fusion;
+struct communicator;
+struct communicator_shape;
+struct communicator_place;
 struct device;
 
 // A piece of device memory. host is its address where the device shares memory with the host, else NULL.
@@ -114,6 +117,12 @@ struct device_queue {
     // Of devices that exchange by themselves (exchange_inbox.h) with those to which copies are direct: makes
     // a tape ready to be played with this step buffer, so that nothing of a play waits for what others play.
     bool (*prepare)(struct device *d, struct tape *t, const struct buffer *step, struct err *err);
+    // Opens the communicator of these ranks, shape->n devices. NULL with a reason.
+    struct communicator *(*communicator)(struct device *const *ranks, const struct communicator_shape *shape,
+                                         struct err *err);
+    // The same for one rank of several processes, which wait for each other; and the number for them all.
+    struct communicator *(*join)(struct device *d, const struct communicator_place *place, struct err *err);
+    bool (*meeting)(struct device *d, struct communicator_place *place, struct err *err);
 };
 
 struct device {

@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/nccl.h"
 #include "device/metal/metal.h"
 #include "device/link_speed.h"
 #include "engine/embedded.h"
@@ -142,6 +143,23 @@ static void add_mpi(struct report *r)
         add(r, "mpi", "none: %s", why.message);
 }
 
+// What ranks on several NVIDIA GPUs exchange by.
+static void add_nccl(struct report *r)
+{
+    struct err why = { 0 };
+    const struct nccl_library *library = nccl_load(&why);
+    char name[32] = "";
+
+    if (library)
+        nccl_library_name(library, name, sizeof name);
+    if (library)
+        add(r, "nccl",
+            "%s: NVIDIA GPUs that do not reach each other, and those of mpirun's ranks, exchange by it",
+            name + strlen("NCCL "));
+    else
+        add(r, "nccl", "none: %s", why.message);
+}
+
 // The line of one kind of GPU: "2; cuda:0 is ...", or why there is none.
 static void add_gpu(struct report *r, const char *key, uint32_t n, struct device *d, const struct err *why)
 {
@@ -237,6 +255,7 @@ int verb_doctor(const struct verb_call *call)
     add_devices(&r);
     add_libraries(&r);
     add_mpi(&r);
+    add_nccl(&r);
     if (call->settings->json) {
         out_json(r.all, 0);
         out_text("\n");

@@ -27,6 +27,7 @@ static struct {
     bool has_peers, spoils_direct, spoils_all;           // copies between devices arrive changed
     unsigned n_enabled, n_copies, n_follows;
     bool computes_wrong;
+    cu_result stream_state;    // of all streams, when asked
     unsigned calls, fail_call; // of all that may fail
     int n_live;                // blocks of memory, graphs and events
     bool last_first;           // of a graph's nodes that can run
@@ -173,6 +174,21 @@ static cu_result read_from(void *to, cu_address from, size_t bytes, cu_stream st
     for (uint32_t i = 0; bytes == DEVICE_CHECK_BYTES && !fake.computes_wrong && i < DEVICE_CHECK_ROWS; i++)
         ((float *)to)[i] = device_check_answer(i);
     return 0;
+}
+static cu_result copy_rows(const struct cu_copy_rows *c, cu_stream stream)
+{
+    if (fails())
+        return LOST;
+    (void)stream;
+    for (size_t i = 0; i < c->n_rows; i++)
+        memcpy((unsigned char *)(uintptr_t)c->to.at + i * c->to.pitch,
+               (const unsigned char *)(uintptr_t)c->from.at + i * c->from.pitch, c->row_bytes);
+    return 0;
+}
+static cu_result state_of(cu_stream stream)
+{
+    (void)stream;
+    return fake.stream_state;
 }
 static cu_result make_stream(cu_stream *stream, unsigned flags)
 {
@@ -452,6 +468,8 @@ static const struct driver driver = {
     .stream_create = make_stream,
     .stream_destroy = drop_handle,
     .stream_wait = drop_handle,
+    .stream_query = state_of,
+    .copy_rows = copy_rows,
     .event_create = make_event,
     .event_destroy = drop_event,
     .event_elapsed = time_between,

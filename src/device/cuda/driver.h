@@ -23,6 +23,8 @@ typedef void *cu_exec;     // a handle
 enum {
     CU_OUT_OF_MEMORY = 2,
     CU_NO_DEVICE = 100,
+    CU_NOT_READY = 600,
+    CU_MEMORY_DEVICE = 2,
     CU_ATTRIBUTE_SM_COUNT = 16,
     CU_ATTRIBUTE_L2_BYTES = 38,
     CU_ATTRIBUTE_MAJOR = 75,
@@ -49,6 +51,20 @@ struct cu_kernel_node {
     cu_context context;
 };
 
+struct cu_copy_side {
+    size_t x, y; // bytes and rows before the first
+    int kind;    // CU_MEMORY_DEVICE
+    const void *host;
+    cu_address at;
+    void *array;
+    size_t pitch; // bytes from one row to the next
+};
+
+struct cu_copy_rows {
+    struct cu_copy_side from, to;
+    size_t row_bytes, n_rows;
+};
+
 struct cu_edge {
     unsigned char from_port, to_port, type, reserved[5];
 };
@@ -73,9 +89,11 @@ struct cu_edge {
     F(clear, "cuMemsetD8Async", (cu_address at, unsigned char value, size_t bytes, cu_stream stream))       \
     F(write, "cuMemcpyHtoDAsync_v2", (cu_address to, const void *from, size_t bytes, cu_stream stream))     \
     F(read, "cuMemcpyDtoHAsync_v2", (void *to, cu_address from, size_t bytes, cu_stream stream))            \
+    F(copy_rows, "cuMemcpy2DAsync_v2", (const struct cu_copy_rows *copy, cu_stream stream))                 \
     F(stream_create, "cuStreamCreate", (cu_stream * stream, unsigned flags))                                \
     F(stream_destroy, "cuStreamDestroy_v2", (cu_stream stream))                                             \
     F(stream_wait, "cuStreamSynchronize", (cu_stream stream))                                               \
+    F(stream_query, "cuStreamQuery", (cu_stream stream))                                                    \
     F(event_create, "cuEventCreate", (cu_event * event, unsigned flags))                                    \
     F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                 \
     F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                    \

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "device/communicator.h"
 
 enum { LINE = 16 }; // numbers of a cache line, which two ranks do not share
 
@@ -19,18 +20,19 @@ static bool is_seen(const struct stage *s)
     return s->block.host && s->sums.host && s->head_part.host;
 }
 
-bool collective_create(struct collective *x, struct stage *const *ranks, uint32_t n,
-                       struct thread_pool *threads, struct err *err)
+bool collective_create(struct collective *x, struct err *err)
 {
-    const struct buffer *logits = &ranks[0]->logits;
+    const struct buffer *logits = &x->ranks[0]->logits;
 
-    *x = (struct collective){ .ranks = ranks, .n = n, .threads = threads };
-    x->copies = mem_alloc_array(n, sizeof *x->copies);
-    x->parts = mem_alloc_array(n, sizeof *x->parts);
-    x->failed = mem_alloc_array(n, sizeof *x->failed);
+    if (x->communicator)
+        return true;
+    x->copies = mem_alloc_array(x->n, sizeof *x->copies);
+    x->parts = mem_alloc_array(x->n, sizeof *x->parts);
+    x->failed = mem_alloc_array(x->n, sizeof *x->failed);
     bool ok = x->copies && x->parts && x->failed;
-    for (uint32_t i = 0; ok && i < n; i++)
-        ok = is_seen(ranks[i]) || (x->copies[i] = mem_alloc_array(copy_numbers(ranks[i]), sizeof(float)));
+    for (uint32_t i = 0; ok && i < x->n; i++)
+        ok = is_seen(x->ranks[i]) ||
+             (x->copies[i] = mem_alloc_array(copy_numbers(x->ranks[i]), sizeof(float)));
     if (ok && !logits->host)
         ok = (x->whole_copy = mem_alloc(logits->bytes)) != NULL;
     return ok || err_memory(err, "what ranks exchange");
@@ -49,7 +51,8 @@ void collective_release(struct collective *x)
 
 void collective_begin(struct collective *x)
 {
-    memset(x->failed, 0, x->n * sizeof *x->failed);
+    if (x->failed)
+        memset(x->failed, 0, x->n * sizeof *x->failed);
 }
 
 static bool any_failed(const struct collective *x)
@@ -143,7 +146,38 @@ static bool all_gather(struct collective *x, const struct collective_call *at, b
     return true;
 }
 
+// Queued on the rank's device.
+static bool queue(struct collective *x, const struct collective_call *at, struct err *err)
+{
+    const struct operand *o = &at->border->operands[0];
+    uint32_t n_rows = tape_operand_rows(at->tape, o, at->step);
+    struct buffer *b = (struct buffer *)(uintptr_t)o->buffer; // the stage's own
+    struct communicator_gather gather = { b, at->rank == 0 ? &x->ranks[0]->logits : NULL, n_rows };
+
+    return at->border->op == TAPE_ALL_REDUCE
+               ? x->communicator->ops->all_reduce(x->communicator, at->rank, b,
+                                                  n_rows * o->row_bytes / sizeof(float), err)
+               : x->communicator->ops->gather(x->communicator, at->rank, &gather, err);
+}
+
 bool collective_run(struct collective *x, const struct collective_call *at, bool *ok, struct err *err)
 {
+    if (x->communicator) {
+        bool goes_on = *ok && queue(x, at, err);
+        if (!goes_on)
+            collective_stop(x);
+        return goes_on;
+    }
     return at->border->op == TAPE_ALL_REDUCE ? all_reduce(x, at, ok, err) : all_gather(x, at, ok, err);
+}
+
+void collective_stop(struct collective *x)
+{
+    if (x->communicator)
+        x->communicator->ops->stop(x->communicator);
+}
+
+bool collective_check(const struct collective *x, struct err *err)
+{
+    return !x->communicator || x->communicator->ops->check(x->communicator, err);
 }

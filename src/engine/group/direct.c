@@ -1,6 +1,7 @@
 // direct.c - see direct.h.
 #include "engine/group/direct.h"
 #include "base/log.h"
+#include "device/communicator.h"
 #include "device/tape_exchange.h"
 #include "engine/group/group.h"
 
@@ -8,7 +9,9 @@ STATIC_ASSERT((int)EXCHANGE_RANKS == (int)GROUP_MOST);
 
 uint32_t direct_most_rows = UINT32_MAX;
 
-// By the most rows of a step, for up to so many ranks.
+// By the most rows of a step, for up to so many ranks: the fastest (measured for two ranks:
+// bench/results/2026-11-28-nccl.md). Where GPUs do not reach each other's memory, or direct_most_rows forbids
+// it, a communicator takes its place, and the host's memory where there is none.
 static const struct {
     uint32_t most_ranks, most_rows;
     enum exchange_kind kind;
@@ -16,30 +19,53 @@ static const struct {
     { EXCHANGE_RANKS, UINT32_MAX, EXCHANGE_DEVICE },
 };
 
-enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows)
+enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows, bool has_communicator)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (n_ranks <= kinds[i].most_ranks && max_rows <= kinds[i].most_rows)
-            return max_rows <= direct_most_rows ? kinds[i].kind : EXCHANGE_HOST;
-    return EXCHANGE_HOST;
+    enum exchange_kind kind = EXCHANGE_DEVICE;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && has_communicator; i++)
+        if (n_ranks <= kinds[i].most_ranks && max_rows <= kinds[i].most_rows) {
+            kind = kinds[i].kind;
+            break;
+        }
+    if (kind == EXCHANGE_DEVICE && max_rows > direct_most_rows)
+        kind = has_communicator ? EXCHANGE_COMMUNICATOR : EXCHANGE_HOST;
+    return kind;
 }
 
 // The most rows that devices add up, of the sizes that tapes have.
-static uint32_t most_rows_of(const struct stage *s, uint32_t n_ranks)
+static uint32_t most_rows_of(const struct stage *s, uint32_t n_ranks, bool has_communicator)
 {
     uint32_t most = 0;
 
     for (uint32_t i = 0; i < N_BUCKETS; i++)
-        if (direct_kind_of(n_ranks, s->buckets[i].max_rows) == EXCHANGE_DEVICE)
+        if (direct_kind_of(n_ranks, s->buckets[i].max_rows, has_communicator) == EXCHANGE_DEVICE)
             most = s->buckets[i].max_rows;
     return most;
 }
 
-bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struct err *err)
+// What -v says.
+static void tell(const struct direct *x, uint32_t n, const struct communicator *c)
+{
+    uint32_t most_rows = x->ranks.n ? x->ranks.of[0].most_rows : 0;
+
+    if (x->ranks.n && c)
+        log_line(LOG_INFO, "group", "%u ranks exchange on their devices, of more than %u rows by %s", n,
+                 most_rows, c->name);
+    else
+        log_line(LOG_INFO, "group", "%u ranks exchange %s%s", n,
+                 x->ranks.n ? "on their devices"
+                 : c        ? "by "
+                            : "through the host",
+                 !x->ranks.n && c ? c->name : "");
+}
+
+bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n,
+                 const struct communicator *communicator, struct err *err)
 {
     const struct stage *first = ranks[0];
     struct exchange_shape shape = { .n = n,
-                                    .most_rows = most_rows_of(first, n),
+                                    .most_rows = most_rows_of(first, n, communicator != NULL),
                                     .n_cols = first->parts.model->config.n_cols,
                                     .max_outputs = first->shape.max_outputs };
     struct device *devices[EXCHANGE_RANKS];
@@ -53,8 +79,7 @@ bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struc
         return false;
     for (uint32_t i = 0; i < x->ranks.n; i++)
         ranks[i]->exchange = &x->ranks.of[i];
-    log_line(LOG_INFO, "group", "%u ranks exchange %s", n,
-             x->ranks.n ? "on their devices" : "through the host");
+    tell(x, n, communicator);
     return true;
 }
 

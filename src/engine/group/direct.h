@@ -1,15 +1,18 @@
 // direct.h - ranks that exchange on their devices, without the host: their inboxes (device/exchange_inbox.h),
 // and whether it works here.
 //
-// What it does not take over stays with the host (collective.h).
+// What it does not take over stays with collective.h.
 #pragma once
 #include "device/exchange_ranks.h"
 #include "engine/stage/stage.h"
 
+struct communicator;
+
 // Who adds up what ranks have: chosen by the most rows of a step.
-enum exchange_kind { EXCHANGE_HOST, EXCHANGE_DEVICE };
-enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows);
-// For tests and comparisons: the most rows of a step that devices add up; 0: the host exchanges everything.
+// COMMUNICATOR: the devices' library (device/communicator.h), between the segments of tapes.
+enum exchange_kind { EXCHANGE_HOST, EXCHANGE_DEVICE, EXCHANGE_COMMUNICATOR };
+enum exchange_kind direct_kind_of(uint32_t n_ranks, uint32_t max_rows, bool has_communicator);
+// For tests and comparisons: the most rows of a step that devices add up in their graphs; 0: none.
 // UINT32_MAX: as the table has it. Set before ranks are made.
 extern uint32_t direct_most_rows;
 
@@ -19,7 +22,9 @@ struct direct {
 };
 
 // The ranks' stages are told.
-bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n, struct err *err);
+// communicator: what takes over where it is faster, or NULL.
+bool direct_open(struct direct *x, struct stage *const *ranks, uint32_t n,
+                 const struct communicator *communicator, struct err *err);
 void direct_close(struct direct *x); // zeroed is allowed; nobody plays
 // Numbers a step and gets all ranks ready for it. *at_once: direct_play may play it.
 bool direct_ready(struct direct *x, struct stage *const *ranks, struct step *step, bool *at_once,

@@ -5,6 +5,7 @@
 #include "engine/group/group.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "device/tape_exchange.h"
 #include "engine/group/collective.h"
 #include "engine/group/direct.h"
 
@@ -44,6 +45,14 @@ static bool make_others(struct rank_group *g, const struct group_plan *plan, str
     return true;
 }
 
+static bool make_collective(struct rank_group *g, struct communicator *communicator, struct err *err)
+{
+    g->collective = (struct collective){
+        .ranks = g->ranks, .n = g->n, .threads = g->threads, .communicator = communicator
+    };
+    return collective_create(&g->collective, err);
+}
+
 bool group_create(struct rank_group **group, struct stage *first, const struct group_plan *plan,
                   struct stage_progress *progress, struct err *err)
 {
@@ -58,8 +67,9 @@ bool group_create(struct rank_group **group, struct stage *first, const struct g
     g->threads = thread_pool_create(plan->n);
     if (!g->others || !g->threads)
         return err_memory(err, "ranks and their threads");
-    if (!make_others(g, plan, progress, err) || !direct_open(&g->direct, g->ranks, g->n, err) ||
-        !collective_create(&g->collective, g->ranks, g->n, g->threads, err))
+    if (!make_others(g, plan, progress, err) ||
+        !direct_open(&g->direct, g->ranks, g->n, plan->communicator, err) ||
+        !make_collective(g, plan->communicator, err))
         return false;
     first->others = g->others;
     first->n_others = g->n - 1;
@@ -123,7 +133,10 @@ static bool play_rank(struct rank_group *g, uint32_t rank, struct err *err)
         if (!collective_run(&g->collective, &at, &ok, err))
             return ok;
     }
-    return ok && (rank == 0 || g->direct.ranks.n > 0 || s->device->ops->wait(s->device, err));
+    ok = ok && (rank == 0 || g->direct.ranks.n > 0 || s->device->ops->wait(s->device, err));
+    if (!ok)
+        collective_stop(&g->collective);
+    return ok;
 }
 
 static void play_one(void *arg, unsigned thread)
@@ -133,8 +146,24 @@ static void play_one(void *arg, unsigned thread)
     play_rank(g, thread, &g->errs[thread]);
 }
 
+// Makes what plays need, on this thread: while ranks wait for each other on their devices, none may wait for
+// memory.
+static bool prepare(struct rank_group *g, const struct step *step, struct err *err)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct stage *s = g->ranks[i];
+        const struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
+        bool at_once;
+        if (!b || !tape_prepare(b->tape, &s->step, &at_once, err))
+            return err_prefix(err, "rank %u of %u", i, g->n);
+    }
+    return true;
+}
+
 static bool play_by_threads(struct rank_group *g, const struct step *step, struct err *err)
 {
+    if (g->collective.communicator && g->direct.ranks.n == 0 && !prepare(g, step, err))
+        return false;
     g->step = step;
     for (uint32_t i = 0; i < g->n; i++)
         g->errs[i] = (struct err){ 0 };
@@ -181,7 +210,7 @@ bool group_goes_ahead(const struct rank_group *g)
 
 bool group_check(const struct rank_group *g, struct err *err)
 {
-    return exchange_check(&g->direct.ranks, err);
+    return exchange_check(&g->direct.ranks, err) && collective_check(&g->collective, err);
 }
 
 uint64_t group_inbox_bytes(const struct rank_group *g)

@@ -3,9 +3,9 @@
 //
 // Where they can, their devices exchange by themselves (direct.h): a step is submitted on all ranks and
 // nobody waits. Else a thread for each rank plays its tape; where tapes have borders (tape_all_reduce,
-// tape_all_gather) the ranks exchange in the host's memory (collective.h). So it works on any device, and
-// devices of one kind alone: all ranks must choose the same experts, by the same bits. An error of one rank
-// ends the step on all of them.
+// tape_all_gather) the ranks exchange (collective.h), in the host's memory where their devices have no
+// communicator. So it works on any device, and devices of one kind alone: all ranks must choose the same
+// experts, by the same bits. An error of one rank ends the step on all of them.
 #pragma once
 #include "engine/stage/stage.h"
 
@@ -18,8 +18,9 @@ struct group_plan {
     struct device *const *devices; // [n], borrowed
     uint32_t n;
     const struct stage_shape *shape;
-    const struct buffer *pool;       // the first rank's rows of pictures, or NULL
-    const struct adapters *adapters; // or NULL
+    const struct buffer *pool;         // the first rank's rows of pictures, or NULL
+    const struct adapters *adapters;   // or NULL
+    struct communicator *communicator; // the devices' own, borrowed; or NULL
 };
 
 // Loads the other ranks; `first`, a whole model's part 0, exists, and is told of them.

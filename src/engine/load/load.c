@@ -374,6 +374,8 @@ static bool choose_all(struct engine *e, struct stage_shape *shape, struct buf *
 static bool fill_all(struct engine *e, struct stage_shape *shape, struct err *err)
 {
     struct engine_loaded *l = (struct engine_loaded *)(uintptr_t)e->loaded;
+
+    load_split_connect(l);
     bool ok = ((l->remote && !remote_is_first(l->remote)) || load_eyes_open(e, l, shape, err)) &&
               load_memory_fits(l, shape, err) && health_begin(e, err) &&
               make_stages(l, shape, tiles_pool(e), err) && make_logits(e, err) && flight_open(e, err) &&

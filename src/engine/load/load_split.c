@@ -4,7 +4,9 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/communicator.h"
 #include "device/exchange_ranks.h"
+#include "engine/group/direct.h"
 #include "engine/group/group.h"
 #include "engine/stage/place.h"
 #include "models/split/model_part.h"
@@ -116,6 +118,57 @@ uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_sh
     return sum;
 }
 
+// The columns of the logits that each rank has.
+static struct communicator_shape communicator_shape(const struct engine_loaded *l)
+{
+    struct communicator_shape shape = { .n = l->n_parts, .max_rows = l->max_outputs };
+    size_t head = offsetof(struct model_weights, head) / sizeof(void *);
+
+    for (uint32_t i = 0; i < l->n_parts; i++)
+        shape.part_cols[i] = (uint32_t)l->parts[i].tensors[head]->dims[0];
+    return shape;
+}
+
+// A row's bits depend on no other row: of more than two ranks a communicator does not promise that.
+static bool keeps_rows_apart(const struct engine_loaded *l, struct err *err)
+{
+    return !l->options.invariant || l->n_parts <= 2 ||
+           err_set(err, ERR_UNSUPPORTED, "--invariant, and more than two ranks");
+}
+
+static bool all_reach_each_other(struct device *const *ranks, uint32_t n)
+{
+    bool direct = device_can_send(ranks[0], ranks[0]);
+
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = i + 1; k < n && direct; k++)
+            direct = ranks[i]->queue->connect(ranks[i], ranks[k], &direct, NULL) && direct;
+    return direct;
+}
+
+// A communicator takes memory of every device.
+static bool wants_communicator(const struct engine_loaded *l)
+{
+    return !all_reach_each_other(l->devices.at, l->n_parts) ||
+           direct_kind_of(l->n_parts, l->max_rows, true) == EXCHANGE_COMMUNICATOR;
+}
+
+void load_split_connect(struct engine_loaded *l)
+{
+    struct device *const *ranks = l->devices.at;
+    const struct device_queue *queue = ranks[0]->queue;
+    struct err why = { 0 };
+
+    if (!l->n_parts || !queue || !queue->communicator || !wants_communicator(l))
+        return;
+    struct communicator_shape shape = communicator_shape(l);
+    if (keeps_rows_apart(l, &why))
+        l->devices.communicator = queue->communicator(ranks, &shape, &why);
+    if (!l->devices.communicator)
+        log_line(why.code == ERR_UNSUPPORTED ? LOG_INFO : LOG_WARN, "group", "the ranks do without NCCL: %s",
+                 why.message);
+}
+
 bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err)
 {
@@ -124,7 +177,8 @@ bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape,
                                .n = l->n_parts,
                                .shape = shape,
                                .pool = pool,
-                               .adapters = &l->adapters };
+                               .adapters = &l->adapters,
+                               .communicator = l->devices.communicator };
 
     return l->n_parts == 0 || group_create(&l->group, &l->stages[0], &plan, progress, err);
 }

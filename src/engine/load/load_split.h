@@ -14,6 +14,8 @@ struct stage_shape load_split_shape(const struct engine_loaded *l, const struct 
                                     uint32_t i);
 // Bytes of the ranks' weights in their files.
 uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_shape *shape);
+// Before the memory that is left is looked at: the ranks' devices get a communicator, if they have one.
+void load_split_connect(struct engine_loaded *l);
 // The other ranks of the engine's one stage, which exists. pool: that stage's, of pictures, or NULL.
 bool load_split_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                        struct stage_progress *progress, struct err *err);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"
+#include "device/communicator.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
 #include "device/metal/metal.h"
@@ -270,6 +271,9 @@ void devices_remove_experts(struct devices *d)
 
 void devices_close(struct devices *d)
 {
+    if (d->communicator)
+        d->communicator->ops->close(d->communicator);
+    d->communicator = NULL;
     while (d->n > 0)
         device_close(d->at[--d->n]);
     devices_remove_experts(d);

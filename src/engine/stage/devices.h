@@ -10,7 +10,8 @@ struct devices {
     uint32_t n;
     struct device *experts; // of the last n_away layers, at most all; or NULL
     uint32_t n_away;
-    bool is_found; // nobody named them: others of the machine may join
+    struct communicator *communicator; // of all of them, where they are ranks of a layer; or NULL
+    bool is_found;                     // nobody named them: others of the machine may join
 };
 
 // For verify: cpu:plain without the operations that other CPUs record as their parts.
