@@ -386,7 +386,7 @@ static bool fill_all(struct engine *e, struct stage_shape *shape, struct err *er
         remote_limits(l->remote, &(struct step_limits){ l->max_rows, l->max_outputs, e->kv.n_slots,
                                                         e->kv.max_pages, e->kv.n_pages, shape->n_states,
                                                         l->n_context, l->model.config.n_vocab,
-                                                        l->model.config.n_cols, e->kv.n_windows });
+                                                        l->model.config.n_cols, e->kv.n_windows, false });
     return ok;
 }
 
@@ -404,7 +404,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 
     if (ok) {
         ok = choose_all(e, &shape, &facts, err);
-        ok = agree(l, ok, buf_as_str(&facts).at, err) && agree(l, fill_all(e, &shape, err), "", err);
+        ok = agree(l, ok, buf_as_str(&facts).at, err) && agree(l, fill_all(e, &shape, err), "", err) &&
+             (!l->remote || remote_join(l->remote, &l->stages[0], err));
     }
     buf_free(&facts);
     if (!ok) {

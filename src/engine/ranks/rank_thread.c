@@ -104,6 +104,7 @@ static bool may_come(const struct ranks *g, uint32_t kind, uint32_t from)
     case RANK_RESULT:
         return before && g->rank == 0;
     case RANK_CLOSE:
+    case RANK_JOIN:
         return before;
     default:
         return false;

@@ -21,6 +21,7 @@ enum rank_kind {
     RANK_STEP,    // to the next rank: a step and its activations
     RANK_RESULT,  // from the last rank to rank 0
     RANK_CLOSE,   // round the ring: the engine is closed
+    RANK_JOIN,    // round the ring: what the ranks' devices join by
     N_RANK_KINDS
 };
 #define RANK_BIT(kind) (1u << (kind))

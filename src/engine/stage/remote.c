@@ -3,9 +3,14 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/communicator.h"
 #include "device/cpu/cpu_stop.h"
 
 static bool is_wanted, was_open; // of the process; set once, in its first thread
+
+// Of the process, for the end of the group, which any thread finds.
+static pthread_mutex_t communicator_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct communicator *communicator_open;
 
 void remote_want(void)
 {
@@ -22,6 +27,51 @@ bool remote_was_open(void)
     return was_open;
 }
 
+static void stop_communicator(void)
+{
+    pthread_mutex_lock(&communicator_lock);
+    if (communicator_open)
+        communicator_open->ops->stop(communicator_open);
+    pthread_mutex_unlock(&communicator_lock);
+}
+
+static void *stop_apart(void *arg)
+{
+    stop_communicator();
+    return arg;
+}
+
+// Threads that wait for a device, which waits for another rank's, come back. Not by this thread: it has
+// errors to tell, and stopping may take a while.
+static void end_waiting(void)
+{
+    pthread_t thread;
+
+    cpu_stop();
+    if (pthread_create(&thread, NULL, stop_apart, NULL) == 0)
+        pthread_detach(thread);
+}
+
+static void set_communicator(struct remote *r, struct communicator *x)
+{
+    pthread_mutex_lock(&communicator_lock);
+    r->communicator = communicator_open = x;
+    r->limits.blocks_apart = x != NULL;
+    pthread_mutex_unlock(&communicator_lock);
+}
+
+static void close_communicator(struct remote *r)
+{
+    struct communicator *x = r->communicator;
+
+    if (!x)
+        return;
+    if (ranks_is_lost(r->ranks, NULL))
+        stop_communicator();
+    set_communicator(r, NULL);
+    x->ops->close(x);
+}
+
 struct remote *remote_open(struct err *err)
 {
     struct remote *r = mem_alloc(sizeof *r);
@@ -30,7 +80,7 @@ struct remote *remote_open(struct err *err)
         err_memory(err, "a group of ranks");
         return NULL;
     }
-    r->ranks = ranks_open(cpu_stop, err);
+    r->ranks = ranks_open(end_waiting, err);
     if (r->ranks) {
         was_open = true;
         pthread_mutex_init(&r->telling, NULL);
@@ -69,6 +119,7 @@ void remote_close(struct remote *r)
     ranks_free(r->ranks, r->result);
     if (r->is_running)
         close_ring(r);
+    close_communicator(r);
     ranks_close(r->ranks);
     step_news_free(&r->news);
     step_news_free(&r->sending);
@@ -92,6 +143,135 @@ void remote_limits(struct remote *r, const struct step_limits *limits)
 
     r->limits = *limits;
     ranks_limit(r->ranks, remote_is_first(r) ? result : step);
+}
+
+// ---- whether the devices of all ranks send activations to each other
+//
+// The number that they join by goes round the ring, and with it whether all of them can; a second round tells
+// all. Then a pattern goes down the chain of ranks, and two more rounds tell whether it arrived everywhere.
+// Where anything fails, messages carry the activations, on all ranks.
+
+enum { PATTERN_NUMBERS = 4096 };
+
+struct remote_joining { // body of RANK_JOIN
+    uint32_t can;       // all ranks so far
+    struct communicator_place place;
+};
+
+// Rank 0 sends it off and takes it back; the others add what they can.
+static bool go_round(struct remote *r, struct remote_joining *j, struct err *err)
+{
+    uint32_t rank = ranks_rank(r->ranks), n = ranks_n(r->ranks);
+    struct rank_message *m = rank == 0 ? ranks_room(r->ranks, RANK_JOIN, sizeof *j, err) : NULL;
+    struct remote_joining got;
+
+    if (rank == 0 && !m)
+        return false;
+    if (m) {
+        memcpy(m->body, j, sizeof *j);
+        ranks_post(r->ranks, 1 % n, m);
+    }
+    m = ranks_take(r->ranks, RANK_BIT(RANK_JOIN), err);
+    if (!m || m->n_bytes != sizeof got) {
+        ranks_free(r->ranks, m);
+        return m ? err_set(err, ERR_DEVICE, "a message of ranks that join is of %zu bytes; want %zu",
+                           m->n_bytes, sizeof got)
+                 : false;
+    }
+    memcpy(&got, m->body, sizeof got);
+    got.can &= j->can;
+    *j = got;
+    if (rank == 0) {
+        ranks_free(r->ranks, m);
+    } else {
+        memcpy(m->body, &got, sizeof got);
+        ranks_post(r->ranks, (rank + 1) % n, m);
+    }
+    return true;
+}
+
+static bool ask_all(struct remote *r, struct remote_joining *j, struct err *err)
+{
+    return go_round(r, j, err) && go_round(r, j, err);
+}
+
+static float pattern_number(uint32_t i)
+{
+    return (float)(i * 7 % 1021 + 1);
+}
+
+static bool write_pattern(struct buffer *b, uint64_t n, float *room, struct err *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        room[i] = pattern_number(i);
+    return buffer_write(b, 0, room, n * sizeof *room, err);
+}
+
+static bool check_pattern(const struct buffer *b, uint64_t n, float *room, struct err *err)
+{
+    if (!buffer_read(b, 0, room, n * sizeof *room, err))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (room[i] != pattern_number(i))
+            return err_set(err, ERR_DEVICE, "numbers arrive changed: %g where %g was sent", (double)room[i],
+                           (double)pattern_number(i));
+    return true;
+}
+
+// A rank to which it came changed sends a right one on, so that nobody waits for ever.
+static bool try_chain(struct remote *r, struct communicator *x, struct stage *s, struct err *err)
+{
+    uint32_t rank = ranks_rank(r->ranks), n = ranks_n(r->ranks);
+    uint64_t all = s->block.bytes / sizeof(float), count = all < PATTERN_NUMBERS ? all : PATTERN_NUMBERS;
+    float *room = mem_alloc_array(PATTERN_NUMBERS, sizeof *room);
+    bool ok = room || err_memory(err, "a pattern");
+
+    if (ok && rank > 0)
+        ok =
+            x->ops->receive(x, &s->block, count, rank - 1, err) && check_pattern(&s->block, count, room, err);
+    if (room && rank + 1 < n)
+        ok = write_pattern(&s->block, count, room, ok ? err : NULL) &&
+             x->ops->send(x, &s->block, count, rank + 1, ok ? err : NULL) &&
+             s->device->ops->wait(s->device, ok ? err : NULL) && ok;
+    mem_free(room);
+    return ok;
+}
+
+static struct communicator *join(struct remote *r, struct stage *s, struct remote_joining *j, struct err *err)
+{
+    j->place.n = ranks_n(r->ranks);
+    j->place.rank = ranks_rank(r->ranks);
+    struct communicator *x = s->device->queue->join(s->device, &j->place, err);
+    j->can = x && try_chain(r, x, s, err);
+    return x;
+}
+
+bool remote_join(struct remote *r, struct stage *stage, struct err *err)
+{
+    const struct device_queue *queue = stage->device->queue;
+    struct remote_joining j = { .can = queue && queue->join };
+    struct communicator *x = NULL;
+    struct err why = { 0 };
+
+    // rank 0's number is the one that goes round; that the others make one says that they have the library
+    j.can = j.can && queue->meeting(stage->device, &j.place, &why);
+    bool ok = ask_all(r, &j, err);
+    if (ok && j.can) {
+        x = join(r, stage, &j, &why);
+        ok = ask_all(r, &j, err);
+    }
+    if (ok && j.can) {
+        set_communicator(r, x);
+        log_line(LOG_INFO, "ranks", "activations go from GPU to GPU by %s", x->name);
+        return true;
+    }
+    if (x) {
+        x->ops->stop(x);
+        x->ops->close(x);
+    }
+    if (why.code != ERR_NONE)
+        log_line(LOG_INFO, "ranks", "activations go through the host: %s", why.message);
+    return ok;
 }
 
 // ---- rank 0
@@ -141,6 +321,12 @@ static void take_news(struct remote *r)
     pthread_mutex_unlock(&r->telling);
 }
 
+static bool send_block(struct remote *r, const struct stage *from, uint64_t bytes, struct err *err)
+{
+    return r->communicator->ops->send(r->communicator, &from->block, bytes / sizeof(float), next_rank(r),
+                                      err);
+}
+
 bool remote_send(struct remote *r, struct batch *b, const struct stage *from,
                  step_constraint_of *constraint_of, struct err *err)
 {
@@ -155,13 +341,13 @@ bool remote_send(struct remote *r, struct batch *b, const struct stage *from,
     if (!m)
         return false;
     size_t at = step_message_write(m->body, b, &r->sending, constraint_of, &r->limits);
-    bool ok =
-        from->device->ops->wait(from->device, err) && buffer_read(&from->block, 0, m->body + at, bytes, err);
+    bool ok = r->communicator || (from->device->ops->wait(from->device, err) &&
+                                  buffer_read(&from->block, 0, m->body + at, bytes, err));
     if (ok)
         ranks_post(r->ranks, next_rank(r), m);
     else
         ranks_free(r->ranks, m);
-    return ok;
+    return ok && (!r->communicator || send_block(r, from, bytes, err));
 }
 
 static uint32_t n_wanted(const struct batch *b, uint32_t n_outputs)
@@ -248,6 +434,15 @@ static bool write_constraints(struct remote *r, struct remote_player *p, const s
     return true;
 }
 
+static bool take_block(struct remote *r, struct stage *s, const struct step_view *v,
+                       const unsigned char *body, struct err *err)
+{
+    struct communicator *x = r->communicator;
+
+    return x ? x->ops->receive(x, &s->block, v->block_bytes / sizeof(float), ranks_rank(r->ranks) - 1, err)
+             : buffer_write(&s->block, 0, body + v->block_at, v->block_bytes, err);
+}
+
 static bool play(struct remote *r, struct remote_player *p, const struct step_view *v, unsigned char *body,
                  struct err *err)
 {
@@ -256,9 +451,8 @@ static bool play(struct remote *r, struct remote_player *p, const struct step_vi
     step_view_fill(v, p->batch);
     const struct bucket *bucket = &s->buckets[stage_bucket_index(s, v->n_rows, v->n_outputs)];
     const struct step *step = batch_layout(p->batch, bucket->max_rows, bucket->max_outputs);
-    return write_news(p, v, err) && write_constraints(r, p, v, err) &&
-           buffer_write(&s->block, 0, body + v->block_at, v->block_bytes, err) && stage_play(s, step, err) &&
-           s->device->ops->wait(s->device, err);
+    return write_news(p, v, err) && write_constraints(r, p, v, err) && take_block(r, s, v, body, err) &&
+           stage_play(s, step, err) && (r->communicator || s->device->ops->wait(s->device, err));
 }
 
 static bool read_results(struct remote *r, struct remote_player *p, const struct step_view *v,
@@ -311,9 +505,10 @@ static bool pass_on(struct remote *r, struct remote_player *p, struct rank_messa
     struct step_view v;
     bool ok = step_message_read(m->body, m->n_bytes, &r->limits, &v, err) && play(r, p, &v, m->body, err);
 
-    if (ok && !is_last(r) && buffer_read(&p->stage->block, 0, m->body + v.block_at, v.block_bytes, err)) {
+    if (ok && !is_last(r) &&
+        (r->communicator || buffer_read(&p->stage->block, 0, m->body + v.block_at, v.block_bytes, err))) {
         ranks_post(r->ranks, next_rank(r), m);
-        return true;
+        return !r->communicator || send_block(r, p->stage, v.block_bytes, err);
     }
     ok = ok && is_last(r) && answer(r, p, &v, err);
     ranks_free(r->ranks, m);

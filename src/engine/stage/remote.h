@@ -3,8 +3,9 @@
 // the last rank's results back to rank 0.
 //
 // One message a link and step (step_message.h): a rank plays its layers and passes the message on with its
-// own activations in it. What rank 0 writes to the page tables and histories of its stage, the others need
-// too: it is collected, and travels with the next step.
+// own activations in it, unless the ranks' devices send these themselves (device/communicator.h): then no
+// rank but the last waits for its device. What rank 0 writes to the page tables and histories of its stage,
+// the others need too: it is collected, and travels with the next step.
 #pragma once
 #include <pthread.h>
 #include "engine/ranks/ranks.h"
@@ -13,7 +14,8 @@
 
 struct remote {
     struct ranks *ranks;
-    struct placement placement; // of all ranks: range i is rank i's
+    struct communicator *communicator; // of the ranks' devices; NULL: messages carry the activations
+    struct placement placement;        // of all ranks: range i is rank i's
     struct step_limits limits;
     pthread_mutex_t telling; // of news
     struct step_news news, sending;
@@ -33,6 +35,8 @@ void remote_close(struct remote *r);
 bool remote_is_first(const struct remote *r);
 struct layer_range remote_layers(const struct remote *r); // of this rank
 void remote_limits(struct remote *r, const struct step_limits *limits);
+// All ranks, once each is loaded: the activations go from device to device where all devices can, and arrive.
+bool remote_join(struct remote *r, struct stage *stage, struct err *err);
 
 // Rank 0. The state lock is held for the first two. Entries of both page tables from these on.
 void remote_table_write(struct remote *r, const struct kv *kv, uint32_t slot, uint32_t from,

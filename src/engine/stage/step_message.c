@@ -68,7 +68,7 @@ static size_t n_constraint_words(const struct batch *b, step_constraint_of *of, 
 size_t step_message_bytes(const struct batch *b, const struct step_news *news,
                           step_constraint_of *constraint_of, const struct step_limits *l)
 {
-    return 4 * (HEAD_WORDS + (size_t)b->n_rows * (ROW_WORDS + (size_t)l->n_cols) +
+    return 4 * (HEAD_WORDS + (size_t)b->n_rows * (ROW_WORDS + (l->blocks_apart ? 0 : (size_t)l->n_cols)) +
                 (size_t)b->n_outputs * OUTPUT_WORDS + news->n + n_constraint_words(b, constraint_of, l));
 }
 
@@ -240,8 +240,9 @@ bool step_message_read(const unsigned char *at, size_t n, const struct step_limi
     v->news = v->outputs + (size_t)v->n_outputs * OUTPUT_WORDS;
     v->block_at = 4 * (HEAD_WORDS + (size_t)v->n_rows * ROW_WORDS + (size_t)v->n_outputs * OUTPUT_WORDS +
                        v->n_news + v->n_constraints);
-    if (n != v->block_at + v->block_bytes)
-        return wrong(err, "bytes:", n, v->block_at + v->block_bytes);
+    size_t wanted = v->block_at + (l->blocks_apart ? 0 : v->block_bytes);
+    if (n != wanted)
+        return wrong(err, "bytes:", n, wanted);
     v->constraints = v->news + v->n_news;
     return check_rows(v, l, err) && check_outputs(v, l, err) && check_biases(v, l, err) &&
            check_news(v, l, err);

@@ -2,15 +2,17 @@
 //
 // A step has its rows and outputs, what is new in page tables and histories since the step before, the masks
 // and biases of its outputs, and the block of activations at its end, so that a rank in the middle passes the
-// same message on with its own block in it. Words of 32 bits; all ranks have one order of bytes (ranks.h).
-// Reading trusts nothing: every number is checked against the engine's limits. Masks and biases are taken as
-// they are, but for the tokens' numbers. Sampling parameters may be any numbers.
+// same message on with its own block in it; or no block, where the ranks' devices send it themselves. Words
+// of 32 bits; all ranks have one order of bytes (ranks.h). Reading trusts nothing: every number is checked
+// against the engine's limits. Masks and biases are taken as they are, but for the tokens' numbers. Sampling
+// parameters may be any numbers.
 #pragma once
 #include "engine/stage/batch.h"
 
 struct step_limits { // of an engine, the same on all ranks
     uint32_t max_rows, max_outputs, n_slots, max_pages, n_pages, n_states, history_stride, n_vocab, n_cols;
     uint32_t n_windows; // window pages (kv_window.h)
+    bool blocks_apart;  // the block goes from device to device, not in the message
 };
 
 // Entries of page tables (STEP_NEWS_TABLE, slot, from, n), tokens of histories (STEP_NEWS_HISTORY, slot, 0,
