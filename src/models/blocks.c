@@ -71,17 +71,26 @@ struct tensor block_qkv_normed_values(struct tape *t, const struct model_stage *
     const struct layer_weights *w = stage_layer(s, l);
     const struct layer_config *c = stage_layer_config(s, l);
     float eps = s->model->factors.eps;
-    struct tensor n = tape_tensor(t, x.n_cols, ROWS_STEP), k = { 0 }, v = { 0 };
+    uint32_t n_kv = w->k ? w->k->n_rows : 0;
+    struct tensor q = tape_tensor(t, w->q->n_rows, ROWS_STEP), k = { 0 }, v = { 0 }, values = { 0 };
 
-    tape_label(t, "layer%u.qkv", l);
-    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = x, .scale = w->attn_norm, .eps = eps });
-    struct tensor q = project(t, s, n, w->q, NULL);
     if (w->k) {
-        k = project(t, s, n, w->k, NULL);
-        v = tape_tensor(t, k.n_cols, ROWS_STEP);
-        struct tensor values = w->v ? project(t, s, n, w->v, NULL) : k;
-        op_rmsnorm(t, (struct rmsnorm){ .out = v, .in = values, .n_groups = c->n_kv_heads, .eps = eps });
+        k = tape_tensor(t, n_kv, ROWS_STEP);
+        v = tape_tensor(t, n_kv, ROWS_STEP);
+        values = w->v ? tape_tensor(t, n_kv, ROWS_STEP) : k;
     }
+    tape_label(t, "layer%u.qkv", l);
+    op_matmul_normed(t, (struct matmul_normed){ .in = x,
+                                                .norm = w->attn_norm,
+                                                .w = w->q,
+                                                .v = w->k,
+                                                .u = w->k ? w->v : NULL,
+                                                .out = q,
+                                                .more = k,
+                                                .last = w->v ? values : (struct tensor){ 0 },
+                                                .eps = eps });
+    if (w->k)
+        op_rmsnorm(t, (struct rmsnorm){ .out = v, .in = values, .n_groups = c->n_kv_heads, .eps = eps });
     op_rope_store(t, (struct rope_store){ .q = q,
                                           .k = k,
                                           .v = v,

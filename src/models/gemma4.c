@@ -15,6 +15,7 @@
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rmsnorm_sum/rmsnorm_sum.h"
 
 struct gemma4_config {
     struct mixture_config mixture;   // first; 0 experts: the model has none
@@ -284,11 +285,11 @@ static void add_input(struct tape *t, const struct model_stage *s, uint32_t l, s
                                     .gain = stage_layer_config(s, l)->gain });
 }
 
-// The dense block's part of the sum, normalised.
-static struct tensor dense_part(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
+// The dense block's part of the sum; with ranks it is normalised, and *norm becomes NULL.
+static struct tensor dense_part(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                                const struct weight **norm)
 {
     const struct layer_weights *w = stage_layer(s, l);
-    const struct gemma4_weights *own = stage_layer_own(s, l);
     struct tensor hidden = tape_tensor(t, stage_layer_config(s, l)->n_ffn, ROWS_STEP),
                   sum = block_rank_tensor(t, s, x.n_cols), out = sum;
 
@@ -303,10 +304,12 @@ static struct tensor dense_part(struct tape *t, const struct model_stage *s, uin
     tape_label(t, "layer%u.ffn_out", l);
     op_matmul(t, (struct matmul){ .out = sum, .in = hidden, .w = w->down });
     block_rank_sum(t, s, sum);
-    if (s->model->n_ranks) // the experts' sum comes to the same place
+    if (s->model->n_ranks) { // the experts' sum comes to the same place
         out = tape_tensor(t, x.n_cols, ROWS_STEP);
-    op_rmsnorm(t, (struct rmsnorm){
-                      .out = out, .in = sum, .scale = own->dense_out_norm, .eps = s->model->factors.eps });
+        op_rmsnorm(t,
+                   (struct rmsnorm){ .out = out, .in = sum, .scale = *norm, .eps = s->model->factors.eps });
+        *norm = NULL;
+    }
     return out;
 }
 
@@ -315,7 +318,8 @@ static void dense_and_experts(struct tape *t, const struct model_stage *s, uint3
 {
     const struct gemma4_weights *w = stage_layer_own(s, l);
     float eps = s->model->factors.eps;
-    struct tensor dense = dense_part(t, s, l, x), in = tape_tensor(t, x.n_cols, ROWS_STEP);
+    const struct weight *dense_norm = w->dense_out_norm;
+    struct tensor dense = dense_part(t, s, l, x, &dense_norm), in = tape_tensor(t, x.n_cols, ROWS_STEP);
 
     tape_label(t, "layer%u.experts_in", l);
     op_rmsnorm(t, (struct rmsnorm){ .out = in, .in = x, .scale = w->expert_norm, .eps = eps });
@@ -327,14 +331,16 @@ static void dense_and_experts(struct tape *t, const struct model_stage *s, uint3
                                   .gain = 1 / sqrtf((float)x.n_cols),
                                   .in = in });
     tape_label(t, "layer%u.experts_out", l);
-    op_rmsnorm(
-        t, (struct rmsnorm){ .out = sum, .in = sum, .scale = w->expert_out_norm, .add = dense, .eps = eps });
-    op_rmsnorm(t, (struct rmsnorm){ .out = x,
-                                    .in = sum,
-                                    .scale = stage_layer(s, l)->ffn_out_norm,
-                                    .add = x,
-                                    .eps = eps,
-                                    .gain = s->model->config.n_inputs ? 1 : stage_layer_config(s, l)->gain });
+    op_rmsnorm_sum(
+        t, (struct rmsnorm_sum){ .out = x,
+                                 .a = sum,
+                                 .a_scale = w->expert_out_norm,
+                                 .b = dense,
+                                 .b_scale = dense_norm,
+                                 .scale = stage_layer(s, l)->ffn_out_norm,
+                                 .add = x,
+                                 .eps = eps,
+                                 .gain = s->model->config.n_inputs ? 1 : stage_layer_config(s, l)->gain });
 }
 
 static void feed_forward(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)

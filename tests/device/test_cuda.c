@@ -36,6 +36,7 @@ static void products_of_normed_rows(void **state)
                                   .most_rows = row_counts[r].most,
                                   .n_cols = row_counts[r].most <= 16 ? 2048 : 768,
                                   .n_out = f % 2 ? 38 : 154,
+                                  .bias = r % 2,
                                   .exact = r % 5 == 1,
                                   .invariant = r % 5 == 2,
                                   .limit = r % 5 == 1 ? 1e-11 : 5e-4 };
@@ -638,6 +639,23 @@ static void small_operations(void **state)
     }
 }
 
+static void sums_of_norms(void **state)
+{
+    static const uint32_t n_cols[] = { 1, 322, 2816, 5003 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
+        for (uint32_t i = 0; i < 4; i++) {
+            struct op_shape c = { .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = n_cols[i],
+                                  .bias = (r + i) % 2,
+                                  .limit = 1e-11 };
+            compare("rmsnorm_sum", &c, record_rmsnorm_sum);
+        }
+}
+
 // The kernels that serve every other architecture, here on whatever there is.
 static void products_and_attention_of_lesser_devices(void **state)
 {
@@ -699,6 +717,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations),
+        cmocka_unit_test(sums_of_norms),
         cmocka_unit_test(products_of_every_format),
         cmocka_unit_test(products_of_normed_rows),
         cmocka_unit_test(exact_products),

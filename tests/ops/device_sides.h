@@ -15,6 +15,7 @@
 #include "ops/op_harness.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rmsnorm_sum/rmsnorm_sum.h"
 #include "ops/sample/sample.h"
 #include "ops/select/select.h"
 #include "ops/temper/temper.h"
@@ -196,7 +197,7 @@ static inline void record_matmul(struct side *s, const struct op_shape *c)
                   .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
-// Two products where there is another format.
+// Two products where there is another format, three with a bias.
 static inline void record_matmul_normed(struct side *s, const struct op_shape *c)
 {
     struct matmul_normed m = { .in = side_tensor(s, c->n_cols, ROWS_STEP),
@@ -206,6 +207,9 @@ static inline void record_matmul_normed(struct side *s, const struct op_shape *c
     if (c->other) {
         m.v = side_weight(s, c->other, c->n_out + 6, c->n_cols);
         m.more = side_tensor(s, c->n_out + 6, ROWS_STEP);
+        m.u = c->bias ? side_weight(s, c->format, 26, c->n_cols) : NULL;
+        if (m.u)
+            m.last = side_tensor(s, 26, ROWS_STEP);
     }
     m.out = side_tensor(s, c->n_out, ROWS_STEP);
     op_matmul_normed(s->tape, m);
@@ -333,6 +337,21 @@ static inline void record_attend_out(struct side *s, const struct op_shape *c)
     a.out = c->n_cols ? side_tensor(s, n_q, ROWS_STEP) : tape_tensor(s->tape, n_q, ROWS_STEP);
     op_attend(s->tape, a);
     op_matmul(s->tape, (struct matmul){ .out = x, .in = a.out, .w = w, .add = x });
+}
+
+// b is normalised where there is a bias.
+static inline void record_rmsnorm_sum(struct side *s, const struct op_shape *c)
+{
+    struct rmsnorm_sum n = { .a = side_tensor(s, c->n_cols, ROWS_STEP),
+                             .b = side_tensor(s, c->n_cols, ROWS_STEP),
+                             .a_scale = side_vector(s, c->n_cols),
+                             .b_scale = c->bias ? side_vector(s, c->n_cols) : NULL,
+                             .scale = side_vector(s, c->n_cols),
+                             .add = side_tensor(s, c->n_cols, ROWS_STEP),
+                             .eps = 1e-6f,
+                             .gain = 0.7f };
+    n.out = side_tensor(s, c->n_cols, ROWS_STEP);
+    op_rmsnorm_sum(s->tape, n);
 }
 
 static inline void record_embed(struct side *s, const struct op_shape *c)

@@ -89,16 +89,15 @@ static bool layers(struct model *m, struct err *err)
 static void gated_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                             struct tensor angles)
 {
-    const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);
     const struct qwen35_weights *own = stage_layer_own(s, l);
-    float eps = s->model->factors.eps;
-    struct tensor q = block_qkv(t, s, l, x, angles), normed = tape_tensor(t, c->n_cols, ROWS_STEP),
-                  gate = tape_tensor(t, q.n_cols, ROWS_STEP), attended = tape_tensor(t, q.n_cols, ROWS_STEP);
+    struct tensor q = block_qkv(t, s, l, x, angles), gate = tape_tensor(t, q.n_cols, ROWS_STEP),
+                  attended = tape_tensor(t, q.n_cols, ROWS_STEP);
 
     tape_label(t, "layer%u.attn_gate", l);
-    op_rmsnorm(t, (struct rmsnorm){ .out = normed, .in = x, .scale = w->attn_norm, .eps = eps });
-    op_matmul(t, (struct matmul){ .out = gate, .in = normed, .w = own->q_gate });
+    op_matmul_normed(
+        t, (struct matmul_normed){
+               .out = gate, .in = x, .norm = w->attn_norm, .w = own->q_gate, .eps = s->model->factors.eps });
     tape_label(t, "layer%u.attend", l);
     op_attend(
         t, (struct attend){

@@ -104,36 +104,57 @@ static void record_normed_parts(struct tape *t, const struct matmul_normed *m)
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m->in, .scale = m->norm, .eps = m->eps });
     if (m->v)
         op_matmul(t, (struct matmul){ .out = m->more, .in = n, .w = m->v });
+    if (m->u)
+        op_matmul(t, (struct matmul){ .out = m->last, .in = n, .w = m->u });
     op_matmul(t, (struct matmul){ .out = m->out, .in = n, .w = m->w });
 }
 
-// Rows of two products are paired, so each has an even number.
+static bool normed_fits(struct tape *t, const struct weight *w, uint32_t n_cols, struct tensor out)
+{
+    return !w || matmul_fits(t, "matmul_normed", w, n_cols, out.n_cols);
+}
+
+// Rows of several products are paired, so each has an even number.
+static bool normed_fuses(const struct tape *t, const struct matmul_normed *m)
+{
+    const struct weight *all[] = { m->w, m->v, m->u };
+    bool fuses = tape_fuses(t, OP_matmul_normed);
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        fuses = fuses && (!all[i] || (!all[i]->lora && (!m->v || all[i]->n_rows % 2 == 0)));
+    return fuses;
+}
+
 void op_matmul_normed(struct tape *t, struct matmul_normed m)
 {
-    bool adapted = m.w->lora || (m.v && m.v->lora),
-         paired = !m.v || (m.w->n_rows % 2 == 0 && m.v->n_rows % 2 == 0);
+    uint32_t n_cols = m.in.n_cols;
 
-    if (!matmul_fits(t, "matmul_normed", m.w, m.in.n_cols, m.out.n_cols) ||
-        (m.v && !matmul_fits(t, "matmul_normed", m.v, m.in.n_cols, m.more.n_cols)))
+    if (!normed_fits(t, m.w, n_cols, m.out) || !normed_fits(t, m.v, n_cols, m.more) ||
+        !normed_fits(t, m.u, n_cols, m.last))
         return;
-    if (m.norm->n_cols != m.in.n_cols) {
-        tape_fail(t, "matmul_normed: in has %u columns, norm %u; they must be equal", m.in.n_cols,
-                  m.norm->n_cols);
+    if (m.norm->n_cols != n_cols) {
+        tape_fail(t, "matmul_normed: in has %u columns, norm %u; they must be equal", n_cols, m.norm->n_cols);
         return;
     }
-    if (!tape_fuses(t, OP_matmul_normed) || adapted || !paired) {
+    if (!normed_fuses(t, &m)) {
         record_normed_parts(t, &m);
         return;
     }
-    struct matmul_normed_args args = { m.w->n_cols, m.w->n_rows,           m.v ? m.v->n_rows : 0,
-                                       m.eps,       tape_limits(t)->exact, { 0 } };
+    struct matmul_normed_args args = { .n_cols = n_cols,
+                                       .n_rows = m.w->n_rows,
+                                       .n_more = m.v ? m.v->n_rows : 0,
+                                       .n_last = m.u ? m.u->n_rows : 0,
+                                       .eps = m.eps,
+                                       .exact = tape_limits(t)->exact };
     struct tensor work = tape_tensor(t, 2 * matmul_work_cols(m.w->n_cols), ROWS_STEP);
     struct command *c = tape_add(t, OP_matmul_normed, "matmul_normed", &args, sizeof args);
     tape_reads(t, c, m.in);
     tape_reads_weight(t, c, m.norm);
     tape_reads_weight(t, c, m.w);
     tape_reads_weight(t, c, m.v);
+    tape_reads_weight(t, c, m.u);
     tape_works_in(t, c, work);
     tape_writes(t, c, m.out);
     tape_writes(t, c, m.more);
+    tape_writes(t, c, m.last);
 }

@@ -34,17 +34,29 @@ struct matmul_activated_args {
 };
 STATIC_ASSERT(sizeof(struct matmul_activated_args) == 32);
 
-// matmul_normed: n = rmsnorm(in) * norm;  out = n W^T;  with `more`: more = n V^T. In parts, also where
-// adapters add to a product, rmsnorm and matmuls. W and V may have unlike formats.
+// matmul_normed: n = rmsnorm(in) * norm;  out = n W^T;  with `more`: more = n V^T;  with `last` behind it:
+// last = n U^T. In parts, also where adapters add to a product, rmsnorm and matmuls. The weights may have
+// unlike formats.
 struct matmul_normed_args {
-    u32 n_cols, n_rows, n_more; // of W and V, of W, of V
+    u32 n_cols, n_rows, n_more; // of all, of W, of V
     f32 eps;
     u32 exact;
-    u32 reserved[3];
+    u32 n_last; // of U
+    u32 reserved[2];
 };
 STATIC_ASSERT(sizeof(struct matmul_normed_args) == 32);
 
-enum { NORMED_IN, NORMED_NORM, NORMED_W, NORMED_V, NORMED_WORK, NORMED_OUT, NORMED_MORE };
+enum {
+    NORMED_IN,
+    NORMED_NORM,
+    NORMED_W,
+    NORMED_V,
+    NORMED_U,
+    NORMED_WORK,
+    NORMED_OUT,
+    NORMED_MORE,
+    NORMED_LAST
+};
 
 // matmul_adapted: with what adapters add to the product (ops/lora/lora.h); in parts a matmul and a lora.
 struct matmul_adapted_args {
@@ -72,10 +84,10 @@ void matmul_record_plain(struct tape *t, struct matmul m);
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
 
 struct matmul_normed {
-    struct tensor out, more;    // [rows, w rows], and [rows, v rows] or id 0
-    struct tensor in;           // [rows, w cols]
-    const struct weight *norm;  // [w cols] fp32
-    const struct weight *w, *v; // [w rows, w cols], and [v rows, w cols] or NULL
+    struct tensor out, more, last;  // [rows, w rows], and [rows, v rows] and [rows, u rows] or id 0
+    struct tensor in;               // [rows, w cols]
+    const struct weight *norm;      // [w cols] fp32
+    const struct weight *w, *v, *u; // [w rows, w cols], and [v rows, w cols] and [u rows, w cols] or NULL
     float eps;
 };
 void op_matmul_normed(struct tape *t, struct matmul_normed m);

@@ -46,15 +46,16 @@ void cuda_plan_matmul_activated(struct cuda_plan *p)
 static struct gemm_plan normed_gemm(const struct cuda_plan *p)
 {
     const struct matmul_normed_args *args = (const struct matmul_normed_args *)p->command->args;
-    bool two = args->n_more > 0;
+
     return (struct gemm_plan){
-        .params = { .w = { weight_layout_of(p, NORMED_W), weight_layout_of(p, NORMED_V) },
-                    .out = { cuda_at(p, NORMED_OUT), two ? cuda_at(p, NORMED_MORE) : 0 },
+        .params = { .w = { weight_layout_of(p, NORMED_W), weight_layout_of(p, NORMED_V),
+                           weight_layout_of(p, NORMED_U) },
+                    .out = { cuda_at(p, NORMED_OUT), cuda_at(p, NORMED_MORE), cuda_at(p, NORMED_LAST) },
                     .in = cuda_at(p, NORMED_IN),
                     .norm = cuda_at(p, NORMED_NORM),
-                    .out_stride = { args->n_rows, args->n_more },
+                    .out_stride = { args->n_rows, args->n_more, args->n_last },
                     .n_cols = args->n_cols,
-                    .mode = two ? EPILOGUE_QKV : EPILOGUE_LINEAR, // that of q, k and v, without v
+                    .mode = args->n_more > 0 ? EPILOGUE_QKV : EPILOGUE_LINEAR, // that of q, k and v
                     .rows = ROWS_STEP,
                     .eps = args->eps,
                     .rope.pages.head_dim = 2 },

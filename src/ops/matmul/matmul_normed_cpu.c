@@ -33,6 +33,8 @@ static void normed_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
         multiply_row(cpu_weight(call, NORMED_W), n, decoded, cpu_row(call, NORMED_OUT, r));
         if (args->n_more)
             multiply_row(cpu_weight(call, NORMED_V), n, decoded, cpu_row(call, NORMED_MORE, r));
+        if (args->n_last)
+            multiply_row(cpu_weight(call, NORMED_U), n, decoded, cpu_row(call, NORMED_LAST, r));
     }
 }
 
