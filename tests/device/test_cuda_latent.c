@@ -50,6 +50,29 @@ static void attention_with_every_end(void **state)
         }
 }
 
+// By latent_few: pasts that one block takes, and such that are split.
+static void attention_of_few_rows(void **state)
+{
+    static const uint32_t n_heads[] = { 20, 16, 1, 128 }, pasts[] = { 0, 15, 16, 40, 129, 470, 600 };
+    static const uint32_t rows[][2] = { { 1, 1 }, { 3, 4 }, { 11, 16 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0, n = 0; f < 3; f++)
+        for (uint32_t i = 0; i < sizeof pasts / sizeof *pasts; i++, n++) {
+            struct op_shape c = { .rows = rows[n % 3][0],
+                                  .most_rows = rows[n % 3][1],
+                                  .past = pasts[i],
+                                  .head_dim = 576,
+                                  .n_out = 512,
+                                  .n_heads = n_heads[n % 4],
+                                  .n_kv_heads = 1,
+                                  .k_format = page_formats[f],
+                                  .limit = 1e-9 };
+            compare("latent_attend", &c, record_latent_attend);
+        }
+}
+
 static void keys_of_every_format(void **state)
 {
     static const double rounding[N_KV_FORMATS] = { 1e-12, 1e-9, 1e-7, 1e-7 };
@@ -195,9 +218,13 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_every_size), cmocka_unit_test(attention_with_every_end),
-        cmocka_unit_test(keys_of_every_format),    cmocka_unit_test(projections_of_every_format),
-        cmocka_unit_test(keys_and_queries_in_one), cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(attention_of_every_size),
+        cmocka_unit_test(attention_with_every_end),
+        cmocka_unit_test(attention_of_few_rows),
+        cmocka_unit_test(keys_of_every_format),
+        cmocka_unit_test(projections_of_every_format),
+        cmocka_unit_test(keys_and_queries_in_one),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

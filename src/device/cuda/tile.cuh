@@ -18,6 +18,21 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const f32 (&a)[4], 
         : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
           "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
+// The same of 16-bit numbers, mma.m16n8k16: a word has two neighbours of A's or B's 16.
+template <bool BF16>
+static __device__ __forceinline__ void mma_16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    if (BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 // 16 bytes to shared memory, past registers; zeros where there is nothing to copy. Copies are waited for in
 // the groups that were closed, all but the newest N.
 static __device__ __forceinline__ void copy_begin(f32 *to, const f32 *from, bool exists)

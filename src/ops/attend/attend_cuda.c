@@ -2,39 +2,68 @@
 //
 // attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
 // sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
-// heads; with sinks all heads but those of 64, since no model has others; heads of 512, which attend_few
-// lacks, where rows must have the same bits in any step.
+// heads; with sinks all heads but those of 64, since no model has others; K and V in different formats where
+// rows must have the same bits in any step.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "gemm/cuda/gemm_params.h"
 
-enum { FEW_ROWS = 64, FEW_DIM = 256, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
+enum {
+    FEW_ROWS = 64,
+    FEW_ALONE = 2, // a past of so many turns of a block is not split
+    FEW_SPLITS_INVARIANT = 4,
+    MIXED_FEW_DIM = 256, // attend_many has no mixed kernel for more
+    MANY_ROWS = 64,
+    MANY_HELPERS = 15
+};
 
-// Two blocks per SM, but no split smaller than the pages that a block's warps take at once. One block per
-// head is fastest while all of them run at once; with more, heads share blocks, so that there are fewer waves
-// and K and V are read once for four heads.
+static u32 few_shared(const struct page_shape *s)
+{
+    return ATTEND_FEW_SHARED(s->head_dim, s->head_dim, ATTEND_FEW_PARTS(s->head_dim),
+                             ATTEND_FEW_THREADS(s->head_dim));
+}
+
+void attend_few_split(struct cuda_plan *p, struct attend_params *params, const struct attend_few_kind *kind)
+{
+    const struct page_shape *s = &params->args.pages;
+    u32 slots = kind->threads / 32 / kind->parts, most = divide_up(s->max_pages, slots),
+        n_heads = params->args.n_heads,
+        tiles = s->n_kv_heads * divide_up(n_heads / s->n_kv_heads, ATTEND_FEW_HEADS),
+        n = kind->blocks * p->device.n_sms / (kind->rows * tiles);
+
+    most = most < ATTEND_FEW_SPLITS ? most : ATTEND_FEW_SPLITS;
+    n = n < most ? n : most;
+    n = n > 0 ? n : 1;
+    params->n_splits = p->tape.invariant ? FEW_SPLITS_INVARIANT : n;
+    params->alone_pages = FEW_ALONE * slots;
+    params->fewest_pages = slots;
+    p->counters_bytes = (u64)kind->rows * tiles * 2 * 4;
+    p->private_bytes =
+        params->n_splits > 1 ? (u64)kind->rows * n_heads * params->n_splits * (kind->value + 2) * 4 : 0;
+    params->arrived = p->counters_at;
+    params->partial = p->private_at;
+    struct cuda_shape shape = { { n < params->n_splits ? n : params->n_splits, tiles, kind->rows },
+                                kind->threads,
+                                ATTEND_FEW_SHARED(s->head_dim, kind->value, kind->parts, kind->threads) };
+    cuda_launch_add(p, kind->kernel, shape, params, sizeof *params);
+}
+
 static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 rows)
 {
     const struct page_shape *s = &params->args.pages;
-    u32 n_heads = params->args.n_heads, most = divide_up(s->max_pages, ATTEND_FEW_THREADS / 32);
-    u32 n_splits = 2 * p->device.n_sms / (rows * n_heads);
     static const char *const formats[] = { [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0" };
     char name[32];
+    struct attend_few_kind kind = { .kernel = name,
+                                    .rows = rows,
+                                    .value = s->head_dim,
+                                    .parts = ATTEND_FEW_PARTS(s->head_dim),
+                                    .threads = ATTEND_FEW_THREADS(s->head_dim),
+                                    .blocks = s->head_dim > 128 ? 1 : 2 };
 
-    n_splits = n_splits < most ? n_splits : most;
-    params->n_splits = n_splits > 0 && !p->tape.invariant ? n_splits : 1;
-    params->alone_pages =
-        rows * n_heads <= FEW_WAVES * 2 * p->device.n_sms || p->tape.invariant ? ATTEND_ALONE_PAGES : 0;
-    p->counters_bytes = (u64)rows * n_heads * 4;
-    p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
-    params->arrived = p->counters_at;
-    params->partial = p->private_at;
     snprintf(name, sizeof name, "attend_few_%u_%s%s", s->head_dim, formats[s->k_format],
              params->sinks ? "_sinks" : "");
-    cuda_launch_add(p, name,
-                    (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
-                    sizeof *params);
+    attend_few_split(p, params, &kind);
 }
 
 // Several blocks share the runs of a tile that may hold many: decode rows, and short prompts after them.
@@ -64,7 +93,7 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     const struct page_shape *s = &params->args.pages;
-    bool few = s->k_format == s->v_format && s->head_dim <= FEW_DIM;
+    bool few = s->k_format == s->v_format && s->head_dim <= MIXED_FEW_DIM;
 
     params->n_decode = few && p->tape.max_outputs > MANY_HELPERS + 1 ? p->tape.max_outputs : 0;
     launch_many(p, params);
@@ -82,16 +111,11 @@ static enum attend_family family_of(const struct cuda_plan *p)
 
     if (!halves || (cuda_weight(p, ATTEND_SINKS) && s->head_dim != 64))
         return ATTEND_PLAIN;
-    switch (s->head_dim) {
-    case 64:
-    case 128:
-    case 256:
-        return few ? ATTEND_FEW : ATTEND_MIXED;
-    case 512:
-        return p->tape.invariant ? ATTEND_PLAIN : ATTEND_MIXED;
-    default:
+    if (s->head_dim != 64 && s->head_dim != 128 && s->head_dim != 256 && s->head_dim != 512)
         return ATTEND_PLAIN;
-    }
+    if (few_shared(s) > p->device.shared_bytes)
+        return p->tape.invariant ? ATTEND_PLAIN : ATTEND_MIXED;
+    return few ? ATTEND_FEW : ATTEND_MIXED;
 }
 
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)

@@ -3,8 +3,9 @@
 // latent_project: one row in fp32, more on tensor cores; under --invariant on tensor cores for any number of
 // rows. latent_attend: tiles of 64 queries where keys have 576 numbers and values 512, as in every
 // model known; else the plain kernel. Up to 64 rows each row has tiles of its own, whose keys are split over
-// the blocks that the device has room for.
+// the blocks that the device has room for. latent_few: up to 16 rows.
 #include "ops/latent/latent_cuda.h"
+#include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 
@@ -130,6 +131,26 @@ static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *param
                         params, sizeof *params);
 }
 
+static void launch_few(struct cuda_plan *p, const struct latent_attend_params *params)
+{
+    static const char *const kernels[] = {
+        [KV_F16] = "latent_few_f16", [KV_BF16] = "latent_few_bf16", [KV_Q8_0] = "latent_few_q8_0"
+    };
+    struct attend_params few = { .q = params->q,
+                                 .k_pages = params->pages,
+                                 .table = params->table,
+                                 .out = params->out,
+                                 .args = params->args };
+    const struct attend_few_kind kind = { .kernel = kernels[params->args.pages.k_format],
+                                          .rows = p->tape.max_rows,
+                                          .value = LATENT_VALUE,
+                                          .parts = LATENT_FEW_PARTS,
+                                          .threads = LATENT_FEW_THREADS,
+                                          .blocks = 1 };
+
+    attend_few_split(p, &few, &kind);
+}
+
 void cuda_plan_latent_attend(struct cuda_plan *p)
 {
     struct latent_attend_params params = { .q = cuda_at(p, LATENT_ATTEND_Q),
@@ -141,7 +162,9 @@ void cuda_plan_latent_attend(struct cuda_plan *p)
     bool tiles = s->head_dim == LATENT_KEY && params.args.latent_dims == LATENT_VALUE &&
                  s->k_format != KV_F32 && !p->tape.exact && p->device.shared_bytes >= LATENT_SHARED_BYTES;
 
-    if (tiles)
+    if (tiles && p->tape.max_rows <= LATENT_FEW_ROWS && !p->tape.invariant)
+        launch_few(p, &params);
+    else if (tiles)
         launch_tiles(p, &params);
     else
         launch_plain(p, &params);

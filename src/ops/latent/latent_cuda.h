@@ -56,6 +56,9 @@ enum {
     LATENT_PLAIN_KEYS = 128,
     LATENT_MERGE_THREADS = 128,
     LATENT_MOST_SPLITS = 64,
+    LATENT_FEW_PARTS = 4, // latent_few: warps that share a page
+    LATENT_FEW_THREADS = 512,
+    LATENT_FEW_ROWS = 16, // of a tape
     LATENT_TILE_BYTES = LATENT_TILE * LATENT_KEY * 2,
     // queries, two tiles of keys, weights, factors
     LATENT_SHARED_BYTES = 3 * LATENT_TILE_BYTES + LATENT_TILE * LATENT_TILE * 2 + 4 * LATENT_TILE * 4

@@ -33,3 +33,7 @@ EMULATED unsigned short __bfloat16_as_ushort(__nv_bfloat16 v)
 {
     return v.bits;
 }
+EMULATED __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b)
+{
+    return { __nv_bfloat16((float)a.x - (float)b.x), __nv_bfloat16((float)a.y - (float)b.y) };
+}

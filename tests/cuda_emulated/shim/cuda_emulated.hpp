@@ -195,6 +195,33 @@ EMULATED void mma_tf32(float (&d)[4], const float (&a)[4], const float (&b)[2])
         for (int k = 0; k < 8; k++)
             d[e] += rows[e / 2][k] * columns[e % 2][k];
 }
+template <bool BF16> EMULATED float half_of(uint32_t word, int which)
+{
+    uint16_t bits = (uint16_t)(word >> 16 * which);
+    return BF16 ? __uint_as_float((uint32_t)bits << 16) : (float)bits_as<_Float16>(bits);
+}
+template <bool BF16> EMULATED void mma_16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    float rows[2][16], columns[2][16];
+    for (int half = 0; half < 2; half++) { // columns 2 t and 2 t + 1, and 8 more, of rows g and g + 8
+        cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, (uint64_t)a[2 * half + 1] << 32 | a[2 * half]);
+        for (uint32_t k = 0; k < 8; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>(LANE / 4 * 4 + k / 2);
+            rows[0][half * 8 + k] = half_of<BF16>((uint32_t)both, k % 2);
+            rows[1][half * 8 + k] = half_of<BF16>((uint32_t)(both >> 32), k % 2);
+        }
+    }
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, (uint64_t)b1 << 32 | b0);
+    for (uint32_t j = 0; j < 2; j++)
+        for (uint32_t k = 0; k < 8; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>((LANE % 4 * 2 + j) * 4 + k / 2);
+            columns[j][k] = half_of<BF16>((uint32_t)both, k % 2);
+            columns[j][8 + k] = half_of<BF16>((uint32_t)(both >> 32), k % 2);
+        }
+    for (int e = 0; e < 4; e++)
+        for (int k = 0; k < 16; k++)
+            d[e] += rows[e / 2][k] * columns[e % 2][k];
+}
 EMULATED void copy_begin(float *to, const float *from, bool exists)
 {
     for (int i = 0; i < 4; i++)
