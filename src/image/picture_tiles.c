@@ -4,39 +4,62 @@
 
 enum { MOST_THREADS = 64 };
 
-// ---- keys
+// ---- keys: the sum of the sums of a tile's pieces, of which there are enough for every thread
+
+enum { PIECE_BYTES = 1 << 16 };
 
 struct hash_job {
     struct picture_tiles *t;
-    uint32_t n_threads;
+    struct sha256 *sums; // [n_tiles, n_pieces]
+    uint32_t n_pieces, n_threads;
     bool failed[MOST_THREADS];
 };
 
 static void hash_some(void *arg, unsigned thread)
 {
     struct hash_job *j = arg;
-    struct sha256_stream *sums = sha256_open();
+    struct sha256_stream *s = sha256_open();
     uint64_t bytes = picture_tile_bytes(j->t);
 
-    j->failed[thread] = !sums;
-    for (uint32_t i = thread; sums && i < j->t->tiles.n_tiles; i += j->n_threads) {
-        sha256_add(sums, j->t->tiles.rgb + i * bytes, bytes);
-        j->t->keys[i] = sha256_take(sums);
+    j->failed[thread] = !s;
+    for (uint32_t i = thread; s && i < j->t->tiles.n_tiles * j->n_pieces; i += j->n_threads) {
+        uint64_t from = (uint64_t)(i % j->n_pieces) * PIECE_BYTES, left = bytes - from;
+        sha256_add(s, j->t->tiles.rgb + i / j->n_pieces * bytes + from,
+                   left < PIECE_BYTES ? left : PIECE_BYTES);
+        j->sums[i] = sha256_take(s);
     }
-    sha256_close(sums);
+    sha256_close(s);
+}
+
+static bool hash_sums(const struct hash_job *j)
+{
+    struct sha256_stream *s = sha256_open();
+
+    for (uint32_t i = 0; s && i < j->t->tiles.n_tiles; i++) {
+        sha256_add(s, j->sums + (size_t)i * j->n_pieces, j->n_pieces * sizeof *j->sums);
+        j->t->keys[i] = sha256_take(s);
+    }
+    sha256_close(s);
+    return s != NULL;
 }
 
 static bool hash_tiles(struct picture_tiles *t, const struct image_work *work)
 {
-    bool alone = !work->pool || thread_pool_size(work->pool) > MOST_THREADS, ok = true;
-    struct hash_job j = { .t = t, .n_threads = alone ? 1 : thread_pool_size(work->pool) };
+    bool alone = !work->pool || thread_pool_size(work->pool) > MOST_THREADS;
+    struct hash_job j = { .t = t,
+                          .n_pieces = (uint32_t)((picture_tile_bytes(t) + PIECE_BYTES - 1) / PIECE_BYTES),
+                          .n_threads = alone ? 1 : thread_pool_size(work->pool) };
 
-    if (alone)
+    j.sums = mem_alloc_array((size_t)t->tiles.n_tiles * j.n_pieces, sizeof *j.sums);
+    bool ok = j.sums != NULL;
+    if (ok && alone)
         hash_some(&j, 0);
-    else
+    else if (ok)
         thread_pool_run(work->pool, hash_some, &j);
     for (uint32_t i = 0; i < j.n_threads; i++)
         ok = ok && !j.failed[i];
+    ok = ok && hash_sums(&j);
+    mem_free(j.sums);
     return ok;
 }
 

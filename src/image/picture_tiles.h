@@ -12,7 +12,7 @@ struct picture_tiles {
     atomic_uint n_holders;
     struct image_processor processor; // that cut them
     struct image_tiles tiles;
-    struct sha256 *keys; // [tiles.n_tiles] of their pixels
+    struct sha256 *keys; // [tiles.n_tiles] of their pixels, by pieces
 };
 
 struct picture_cut { // what a picture keeps
