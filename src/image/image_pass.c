@@ -1,5 +1,6 @@
 // image_pass.c - see image_pass.h. Sums are 32 bits, begin at one half and end at weight bits below the
 // result, which is clipped.
+#include <string.h>
 #include "device/cpu/cpu.h"
 #include "image/image_pass.h"
 #if defined(CPU_X86)
@@ -69,6 +70,66 @@ static SIMD void pass_avx2(const struct image_weights *w, uint32_t i, const uint
     }
     pass_from(w, i, in, n_bytes, out, x);
 }
+
+// Four lines at a time: VPDPBUSD adds four bytes times four signed ones, here the taps' digits, of which
+// there are three. Sums of digits wrap around as those of taps do.
+#define SIMD_VNNI TARGET("avx512f,avx512bw,avx512vl,avx512vnni")
+
+struct digit_sums {
+    __m512i at[4][3]; // of 16 bytes each, by digit
+};
+
+// Lines t to t + 3 of those from `from` on, 64 bytes of each; what is behind the last tap counts as 0.
+static inline SIMD_VNNI void add_four(struct digit_sums *s, const uint8_t *const lines[4],
+                                      const int8_t *digits, __mmask64 mask)
+{
+    __m512i a = _mm512_maskz_loadu_epi8(mask, lines[0]), b = _mm512_maskz_loadu_epi8(mask, lines[1]),
+            c = _mm512_maskz_loadu_epi8(mask, lines[2]), d = _mm512_maskz_loadu_epi8(mask, lines[3]);
+    __m512i ab[2] = { _mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b) },
+            cd[2] = { _mm512_unpacklo_epi8(c, d), _mm512_unpackhi_epi8(c, d) };
+
+    for (int j = 0; j < 4; j++) {
+        __m512i four =
+            j % 2 ? _mm512_unpackhi_epi16(ab[j / 2], cd[j / 2]) : _mm512_unpacklo_epi16(ab[j / 2], cd[j / 2]);
+        for (int k = 0; k < 3; k++) {
+            int32_t taps;
+            memcpy(&taps, digits + 4 * k, 4);
+            s->at[j][k] = _mm512_dpbusd_epi32(s->at[j][k], four, _mm512_set1_epi32(taps));
+        }
+    }
+}
+
+static inline SIMD_VNNI __m512i digits_together(const __m512i sums[3])
+{
+    __m512i high = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 8), sums[1]);
+    return _mm512_srai_epi32(_mm512_add_epi32(_mm512_slli_epi32(high, 8), sums[0]), IMAGE_WEIGHT_BITS);
+}
+
+static SIMD_VNNI void pass_vnni(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
+                                uint8_t *out)
+{
+    const uint32_t n_taps = w->n_taps[i];
+
+    for (size_t x = 0; x < n_bytes; x += 64) {
+        __mmask64 mask = n_bytes - x < 64 ? ((__mmask64)1 << (n_bytes - x)) - 1 : ~(__mmask64)0;
+        const int8_t *digits = w->digits + (size_t)i * w->n_fours * 12;
+        const uint8_t *from = in + w->first[i] * n_bytes + x;
+        struct digit_sums s;
+        for (int j = 0; j < 4; j++) {
+            s.at[j][0] = _mm512_set1_epi32(HALF);
+            s.at[j][1] = s.at[j][2] = _mm512_setzero_si512();
+        }
+        for (uint32_t t = 0; t < n_taps; t += 4, digits += 12) {
+            const uint8_t *lines[4];
+            for (uint32_t k = 0; k < 4; k++)
+                lines[k] = from + (t + k < n_taps ? t + k : t) * n_bytes;
+            add_four(&s, lines, digits, mask);
+        }
+        __m512i low = _mm512_packs_epi32(digits_together(s.at[0]), digits_together(s.at[1])),
+                high = _mm512_packs_epi32(digits_together(s.at[2]), digits_together(s.at[3]));
+        _mm512_mask_storeu_epi8(out + x, mask, _mm512_packus_epi16(low, high));
+    }
+}
 #elif defined(CPU_ARM)
 static void pass_neon(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
                       uint8_t *out)
@@ -95,6 +156,8 @@ static void pass_neon(const struct image_weights *w, uint32_t i, const uint8_t *
 image_pass *image_pass_choose(uint32_t features)
 {
 #if defined(CPU_X86)
+    if ((features & (CPU_AVX512 | CPU_AVX512_VNNI)) == (CPU_AVX512 | CPU_AVX512_VNNI))
+        return pass_vnni;
     if (features & CPU_AVX2)
         return pass_avx2;
 #elif defined(CPU_ARM)

@@ -110,10 +110,11 @@ static bool resize_axis(const struct picture *out, const struct picture *in, enu
                         const struct image_work *work, struct err *err)
 {
     bool across = out->width != in->width;
+    const struct image_axis axis = { across ? in->width : in->height, across ? out->width : out->height,
+                                     filter };
     struct image_weights w;
 
-    if (!image_weights_create(&w, across ? in->width : in->height, across ? out->width : out->height, filter,
-                              err))
+    if (!image_weights_create(&w, &axis, work->pool, err))
         return false;
     struct resize_job job = {
         .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out
