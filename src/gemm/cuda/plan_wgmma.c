@@ -1,6 +1,8 @@
-// plan_wgmma.c - launches of Hopper's kernels for many rows: gemm_hopper, gemm_tma and gemm_cluster.
+// plan_wgmma.c - launches of Hopper's kernels for many rows: gemm_hopper, gemm_tma, gemm_cluster and
+// gemm_staged.
 // Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemm_plan.h"
+#include "gemm/cuda/cluster/gemm_staged.h"
 
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
@@ -9,6 +11,8 @@ enum {
     LEAST_FEW_COLS = 2048,  // for its sizes with few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
+    MOST_STAGED_COLS = 1024, // for gemm_staged with fp32 results: with more columns it wants more stages
+    STAGED_PAUSE_ROWS = 48,  // of gemm_staged
     PAUSE_ROWS = 12 // gemm_cluster loses between two tiles the time of 12 weight rows of 4,096 columns
 };
 
@@ -176,7 +180,8 @@ struct rows_tile {
     u32 rows, weights; // weights 0: none
     bool split;        // the cluster's blocks split the columns of one tile; else they have neighbouring rows
     const char *kernel;
-    u32 n_clusters; // in the grid
+    u32 n_clusters;    // in the grid
+    bool staged, fp32; // gemm_staged, and the form of its results
 };
 
 static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
@@ -188,6 +193,10 @@ static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct row
 static struct cuda_shape rows_shape(struct rows_tile tile)
 {
     u32 stage = (tile.rows + tile.weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
+    if (tile.staged)
+        return (struct cuda_shape){ { tile.n_clusters * ROWS_CLUSTER, 1, 1 },
+                                    HOPPER_THREADS(2),
+                                    STAGED_BYTES(tile.weights, tile.fp32) };
     return (struct cuda_shape){ { tile.n_clusters * ROWS_CLUSTER, 1, 1 },
                                 ROWS_THREADS(tile.rows, tile.split),
                                 n_stages * (stage + 16) + 64 };
@@ -207,14 +216,14 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
                                      u32 max_rows)
 {
     static const struct rows_tile tiles[] = {
-        { 128, 64, true, "gemm_cluster_split_128x64", 0 },
-        { 128, 96, true, "gemm_cluster_split_128x96", 0 },
-        { 128, 128, true, "gemm_cluster_split_128x128", 0 },
-        { 128, 96, false, "gemm_cluster_128x96", 0 },
-        { 64, 64, true, "gemm_cluster_split_64x64", 0 },
-        { 64, 96, true, "gemm_cluster_split_64x96", 0 },
-        { 64, 168, false, "gemm_cluster_64x168", 0 },
-        { 64, 192, false, "gemm_cluster_64x192", 0 },
+        { 128, 64, true, "gemm_cluster_split_128x64", 0, false, false },
+        { 128, 96, true, "gemm_cluster_split_128x96", 0, false, false },
+        { 128, 128, true, "gemm_cluster_split_128x128", 0, false, false },
+        { 128, 96, false, "gemm_cluster_128x96", 0, false, false },
+        { 64, 64, true, "gemm_cluster_split_64x64", 0, false, false },
+        { 64, 96, true, "gemm_cluster_split_64x96", 0, false, false },
+        { 64, 168, false, "gemm_cluster_64x168", 0, false, false },
+        { 64, 192, false, "gemm_cluster_64x192", 0, false, false },
     };
     u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
 
@@ -260,27 +269,57 @@ static enum cluster_kind cluster_kind_of(const struct gemm_params *params)
                                                 : CLUSTER_PLAIN;
 }
 
-// Else the size whose waves end first. None where two fifths of the SMs would idle: gemm_tma is better then.
-static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
-                                      u32 max_rows)
+// gemm_staged's kernel for this tile, or NULL: fp32 results, or packed ones alone.
+static const char *staged_kernel_of(const struct cuda_plan *p, const struct gemm_params *params, u32 weights,
+                                    u32 waves)
+{
+    enum cluster_kind kind = cluster_kind_of(params);
+    bool wide = weights == 192, fits = (wide || weights == 128) && params->w[0].n_rows % 16 == 0 &&
+                                       cuda_has_kernel(p, "gemm_staged_128");
+
+    if (fits && kind == CLUSTER_PLAIN)
+        return !wide && waves > 1 && params->n_cols <= MOST_STAGED_COLS ? "gemm_staged_128" : NULL;
+    if (!fits || params->out[0] || kind == CLUSTER_GATED)
+        return NULL;
+    if (kind == CLUSTER_ACTIVATED)
+        return wide ? "gemm_staged_activated_192" : "gemm_staged_activated_128";
+    return wide ? "gemm_staged_packed_192" : "gemm_staged_packed_128";
+}
+
+// The size whose waves end first, of gemm_staged's kernels or of gemm_cluster's. None where two fifths of the
+// SMs would idle: gemm_tma is better then.
+static struct rows_tile best_tile_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                     u32 max_rows, bool is_staged)
 {
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
-    u32 least = ~0u;
+    u32 least = ~0u, pause = is_staged ? STAGED_PAUSE_ROWS : PAUSE_ROWS;
 
     for (u32 i = 0; i < sizeof cluster_sizes / sizeof *cluster_sizes; i++) {
-        struct rows_tile tile = { PACKED_TILE_ROWS, cluster_sizes[i].weights, false, NULL,
-                                  p->device.n_sms / ROWS_CLUSTER };
-        u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + PAUSE_ROWS);
-        if (time >= least)
+        struct rows_tile tile = { .rows = PACKED_TILE_ROWS,
+                                  .weights = cluster_sizes[i].weights,
+                                  .n_clusters = p->device.n_sms / ROWS_CLUSTER,
+                                  .staged = is_staged,
+                                  .fp32 = cluster_kind_of(params) == CLUSTER_PLAIN };
+        u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + pause);
+        tile.kernel = is_staged ? staged_kernel_of(p, params, tile.weights, waves)
+                                : cluster_sizes[i].kernels[cluster_kind_of(params)][waves > 1];
+        if (!tile.kernel || time >= least)
             continue;
         least = time;
-        tile.kernel = cluster_sizes[i].kernels[cluster_kind_of(params)][waves > 1];
         bool pays = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms &&
-                    (waves > 1 || params->n_cols >= LEAST_WAVE_COLS);
+                    (is_staged || waves > 1 || params->n_cols >= LEAST_WAVE_COLS);
         best = pays ? tile : (struct rows_tile){ 0 };
     }
     return best;
+}
+
+static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                      u32 max_rows)
+{
+    struct rows_tile staged = best_tile_of(p, params, max_rows, true);
+
+    return staged.weights ? staged : best_tile_of(p, params, max_rows, false);
 }
 
 // gemm_cluster needs outputs whose layout lets a thread store four at a time. It activates packed results
@@ -307,10 +346,27 @@ static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct 
     return tile.weights == 0 && max_rows > PACKED_TILE_ROWS ? many_tiles_of(p, params, max_rows) : tile;
 }
 
+// gemm_staged's view: weight rows in their order, eights of them. It exists where view_of's does.
+static void plan_rows_view(const struct cuda_plan *p, const struct gemm_params *params, u32 weights,
+                           struct tensor_view *encoded)
+{
+    u64 row = (u64)params->n_cols * 2, n_rows = params->w[0].n_rows;
+    struct cuda_view view = { .at = params->w[0].quants,
+                              .dims = { params->n_cols, 8, 1, n_rows / 8, 1 },
+                              .strides = { row, 8 * row, 8 * row, n_rows * row },
+                              .box = { 64, 8, 1, weights / 8 / ROWS_BOXES(weights), 1 } };
+
+    CHECK(cuda_view_encode(p, &view, encoded));
+}
+
 static void launch_cluster(struct cuda_plan *p, struct tiles_params *params, struct rows_tile tile)
 {
-    plan_views(p, &params->pairs, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) },
-               params);
+    struct view_box pairs = { 4, tile.weights / 8 / ROWS_BOXES(tile.weights) };
+
+    if (tile.staged)
+        plan_rows_view(p, &params->pairs, tile.weights, &params->w[0]);
+    else
+        plan_views(p, &params->pairs, pairs, params);
     cuda_launch_add(p, tile.kernel, rows_shape(tile), params, sizeof *params);
 }
 
