@@ -35,21 +35,42 @@ static void find_halves(struct cuda_plan *p, struct attend_all_params *params)
                         sizeof *params);
 }
 
-static void launch_tile(struct cuda_plan *p, struct attend_all_params *params)
+// False: the device has no TMA.
+static bool find_views(struct cuda_plan *p, struct attend_all_views *views)
 {
-    u32 head_dim = params->args.head_dim;
-    bool hopper = head_dim == 64 && p->device.capability >= 90 && cuda_has_kernel(p, "attend_all_hopper_64");
-    const char *kernel = hopper           ? "attend_all_hopper_64"
-                         : head_dim == 64 ? "attend_all_tile_64"
-                                          : "attend_all_tile_72";
-    struct cuda_shape shape = { { divide_up(p->tape.max_rows, ALL_TILE_ROWS), params->args.n_heads, 1 },
-                                ALL_TILE_THREADS,
-                                hopper ? ALL_HOPPER_BYTES
-                                       : ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };
+    u32 n_heads = views->rows.args.n_heads;
 
-    params->packed_out = gemm_packed_out(p);
-    find_halves(p, params);
-    cuda_launch_add(p, kernel, shape, params, sizeof *params);
+    for (u32 i = 0; i < 3; i++) {
+        const struct cuda_view view = { .at = views->rows.halves[i],
+                                        .dims = { 64, 1, 1, n_heads, p->tape.max_rows },
+                                        .strides = { 128, 128, 128, n_heads * 128ull },
+                                        .box = { 64, 1, 1, 1, 64 } };
+        if (!cuda_view_encode(p, &view, &views->sides[i]))
+            return false;
+    }
+    return true;
+}
+
+static void launch_tile(struct cuda_plan *p, const struct attend_all_params *params)
+{
+    struct attend_all_views views = { .rows = *params };
+    u32 head_dim = params->args.head_dim, n_tiles = divide_up(p->tape.max_rows, ALL_TILE_ROWS),
+        n_blocks = divide_up(p->tape.max_rows, ALL_HOPPER_ROWS) * params->args.n_heads;
+    struct cuda_shape tile = { { n_tiles, params->args.n_heads, 1 },
+                               ALL_TILE_THREADS,
+                               ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };
+    struct cuda_shape hopper = { { n_blocks < p->device.n_sms ? n_blocks : p->device.n_sms, 1, 1 },
+                                 ALL_HOPPER_THREADS,
+                                 ALL_HOPPER_BYTES };
+
+    views.rows.packed_out = gemm_packed_out(p);
+    find_halves(p, &views.rows);
+    if (head_dim == 64 && p->device.capability >= 90 && cuda_has_kernel(p, "attend_all_hopper_64") &&
+        find_views(p, &views))
+        cuda_launch_add(p, "attend_all_hopper_64", hopper, &views, sizeof views);
+    else
+        cuda_launch_add(p, head_dim == 64 ? "attend_all_tile_64" : "attend_all_tile_72", tile, &views.rows,
+                        sizeof views.rows);
 }
 
 void cuda_plan_attend_all(struct cuda_plan *p)

@@ -1,6 +1,6 @@
 // attend_all_cuda.h - the arguments of the CUDA kernels, and the slots of a step's rows.
 #pragma once
-#include "gemm/cuda/packing.h"
+#include "gemm/cuda/gemm_params.h"
 #include "ops/attend_all/attend_all.h"
 
 struct attend_all_params {
@@ -16,10 +16,26 @@ enum {
     ALL_TILE_THREADS = 256,
     ALL_TILE_ROWS = 128,
     ALL_TILE_KEYS = 64,
-    ALL_STAGES = 2,
-    ALL_Q_BYTES = ALL_TILE_ROWS * 128, // attend_all_hopper
-    ALL_HOPPER_STAGES = 4,
-    ALL_HOPPER_BYTES = ALL_Q_BYTES + ALL_HOPPER_STAGES * 2 * ALL_TILE_KEYS * 128
+    ALL_STAGES = 2
+};
+// attend_all_hopper: q, K and V as TMA reads them, in boxes of a head's dims of 64 rows. A stage has K or V
+// of a tile. Q: of runs, each with its description and two barriers.
+struct attend_all_views {
+    struct attend_all_params rows;
+    struct tensor_view sides[3];
+};
+enum {
+    ALL_HOPPER_GROUPS = 4, // warpgroups of 64 rows
+    ALL_HOPPER_ROWS = ALL_HOPPER_GROUPS * 64,
+    ALL_HOPPER_THREADS = ALL_HOPPER_GROUPS * 128 + 128,
+    ALL_HOPPER_KEYS = 64,
+    ALL_HOPPER_STAGES = 16,
+    ALL_HOPPER_STAGE_BYTES = ALL_HOPPER_KEYS * 128,
+    ALL_Q_BYTES = ALL_HOPPER_ROWS * 128,
+    ALL_RUNS = 2,
+    ALL_RUN_BYTES = 32,
+    ALL_HOPPER_BYTES =
+        ALL_HOPPER_STAGES * (ALL_HOPPER_STAGE_BYTES + 16) + ALL_RUNS * (ALL_Q_BYTES + ALL_RUN_BYTES + 16)
 };
 
 // Bytes of a key's numbers in shared memory: whole products of 16, and 16 more, so that eight rows have no

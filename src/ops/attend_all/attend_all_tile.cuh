@@ -36,16 +36,16 @@ static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool ex
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
 }
 
-// A lane's part of 16 rows: sums so far, of rows g and g + 8 of its warp.
-template <u32 D> struct all_rows {
+// A lane's part of 16 rows: sums so far, of rows g and g + 8 of its warp. KEYS: of a tile.
+template <u32 D, u32 KEYS = ALL_TILE_KEYS> struct all_rows {
     const struct attend_all_params &p;
-    u32 shared;
+    u32 shared, head;
     f32 out[D / 8][4];
     f32 row_max[2], row_sum[2];
 
     __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
     {
-        return (const __nv_bfloat16 *)p.halves[which] + ((u64)row * p.args.n_heads + blockIdx.y) * D;
+        return (const __nv_bfloat16 *)p.halves[which] + ((u64)row * p.args.n_heads + head) * D;
     }
 
     __device__ __forceinline__ void begin()
@@ -57,21 +57,27 @@ template <u32 D> struct all_rows {
             out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
     }
 
+    // Of keys that do not exist.
+    static __device__ __forceinline__ void mask(f32 (&s)[KEYS / 8][4], u32 n)
+    {
+#pragma unroll
+        for (u32 i = 0; i < KEYS / 2; i++)
+            if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= n)
+                s[i / 4][i % 4] = -INFINITY;
+    }
+
     // Scores become weights. n: keys that exist. rescale: of what was summed before.
-    __device__ __forceinline__ void soften(f32 (&s)[ALL_TILE_KEYS / 8][4], u32 n, f32 (&rescale)[2])
+    __device__ __forceinline__ void soften(f32 (&s)[KEYS / 8][4], u32 n, f32 (&rescale)[2])
     {
         const f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
         f32 base[2];
-        if (n < ALL_TILE_KEYS)
-#pragma unroll
-            for (u32 i = 0; i < ALL_TILE_KEYS / 2; i++)
-                if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= n)
-                    s[i / 4][i % 4] = -INFINITY;
+        if (n < KEYS)
+            mask(s, n);
 #pragma unroll
         for (u32 which = 0; which < 2; which++) {
             f32 new_max = row_max[which];
 #pragma unroll
-            for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+            for (u32 i = 0; i < KEYS / 8; i++)
                 new_max = fmaxf(new_max, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
             new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 1));
             new_max = fmaxf(new_max, __shfl_xor_sync(~0u, new_max, 2));
@@ -81,7 +87,7 @@ template <u32 D> struct all_rows {
             row_sum[which] *= rescale[which];
         }
 #pragma unroll
-        for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+        for (u32 i = 0; i < KEYS / 8; i++)
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 s[i][j] = exp2_near(fmaf(s[i][j], scale, -base[j / 2]));
@@ -104,7 +110,7 @@ template <u32 D> struct all_rows {
         sum += __shfl_xor_sync(~0u, sum, 2);
         if (!exists)
             return;
-        u32 column = blockIdx.y * D + threadIdx.x % 4 * 2;
+        u32 column = head * D + threadIdx.x % 4 * 2;
         f32 *to = p.out ? p.out + (u64)row * p.args.n_heads * D + column : nullptr;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++) {
@@ -117,12 +123,12 @@ template <u32 D> struct all_rows {
     }
 };
 
-// The weights of 64 keys as the first factor of four products.
-static __device__ __forceinline__ void pack_weights(const f32 (&s)[ALL_TILE_KEYS / 8][4],
-                                                    u32 (&weights)[ALL_TILE_KEYS / 16][4])
+// The weights of a tile's keys as the first factor of products of 16 keys.
+template <u32 N>
+static __device__ __forceinline__ void pack_weights(const f32 (&s)[2 * N][4], u32 (&weights)[N][4])
 {
 #pragma unroll
-    for (u32 i = 0; i < ALL_TILE_KEYS / 4; i++) {
+    for (u32 i = 0; i < 4 * N; i++) {
         const f32 *v = s[i / 4 * 2 + i % 4 / 2] + i % 2 * 2;
         weights[i / 4][i % 4] = two_halves(v[0], v[1]);
     }
@@ -205,7 +211,7 @@ template <u32 D, class PRODUCTS> struct all_tile : all_rows<D> {
 template <class TILE> static __device__ __forceinline__ void attend_rows(const struct attend_all_params &p)
 {
     extern __shared__ __align__(1024) unsigned char all_shared[];
-    TILE tile = { { p, (u32)__cvta_generic_to_shared(all_shared) } };
+    TILE tile = { { p, (u32)__cvta_generic_to_shared(all_shared), blockIdx.y } };
     u32 base = blockIdx.x * ALL_TILE_ROWS, end = min(base + ALL_TILE_ROWS, p.step->n_rows);
 
     tile.clear();
