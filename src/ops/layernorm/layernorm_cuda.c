@@ -26,6 +26,9 @@ void cuda_plan_layernorm(struct cuda_plan *p)
     bool warp = fits_warp(&params.args);
     u32 blocks = warp ? divide_up(rows, LAYERNORM_THREADS / 32) : rows;
 
-    cuda_launch_add(p, warp ? "layernorm_warp" : "layernorm",
+    cuda_launch_add(p,
+                    !warp                       ? "layernorm"
+                    : params.args.n_cols <= 768 ? "layernorm_warp_768"
+                                                : "layernorm_warp",
                     (struct cuda_shape){ { blocks, 1, 1 }, LAYERNORM_THREADS, 0 }, &params, sizeof params);
 }
