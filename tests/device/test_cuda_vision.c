@@ -204,9 +204,34 @@ static void embedders_give_the_reference_vectors(void **state)
     check_embed("rerank-bge", &exact, INGOT_EMBED_RANK);
 }
 
+// Pixels reach the device in pieces that several threads copy.
+static void large_writes_arrive_whole(void **state)
+{
+    static const uint64_t sizes[] = { (4 << 20) - 1, (4 << 20) + 3, (13 << 20) + 77, (16 << 20) + 5 };
+    struct err err = { 0 };
+
+    (void)state;
+    skip_without_gpu();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint64_t n = sizes[i];
+        uint8_t *from = mem_alloc(n), *back = mem_alloc(n);
+        struct buffer b;
+        for (uint64_t k = 0; k < n; k++)
+            from[k] = (uint8_t)(k * 2654435761u >> 24);
+        assert_ok(buffer_alloc(gpu, n, &b, &err), &err);
+        assert_ok(buffer_write(&b, 0, from, n, &err), &err);
+        assert_ok(gpu->ops->read(gpu, &b, 0, back, n, &err), &err);
+        assert_memory_equal(from, back, n);
+        buffer_release(&b);
+        mem_free(from);
+        mem_free(back);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_writes_arrive_whole),
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),

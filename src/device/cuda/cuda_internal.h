@@ -1,6 +1,7 @@
 // cuda_internal.h - the CUDA device's inside, for cuda.c, graph.c and the bench of single operations.
 #pragma once
 #include <pthread.h>
+#include "base/thread_pool.h"
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
 
@@ -28,6 +29,8 @@ struct cuda {
     struct vendor *vendor;  // loaded when a tape asks for it
     unsigned char *staging; // pinned: a ring for small writes, then the places of fetches
     uint64_t staging_used;
+    struct thread_pool
+        *copiers; // into it, of large writes; NULL before the first one, or for want of threads
     cu_event fetched[DEVICE_FETCHES];
     cu_event reached; // by the stream, when another device was to follow
     cu_event asleep;  // device.sleeps: what a thread waits for, not turning
