@@ -256,6 +256,7 @@ static bool collect(struct collector *c, const struct command *k, const struct i
 {
     switch (k->op) {
     case OP_matmul:
+    case OP_trellis:
         return add_dense(c, in, &k->operands[MATMUL_W], 1, err);
     case OP_qkv:
         return apply_norm(c, &k->operands[QKV_NORM],
@@ -274,15 +275,15 @@ static bool collect(struct collector *c, const struct command *k, const struct i
 
 static bool multiplies(const struct command *k)
 {
-    return k->op == OP_matmul || k->op == OP_qkv || k->op == OP_gate_up || k->op == OP_experts_up ||
-           k->op == OP_experts_down;
+    return k->op == OP_matmul || k->op == OP_trellis || k->op == OP_qkv || k->op == OP_gate_up ||
+           k->op == OP_experts_up || k->op == OP_experts_down;
 }
 
 static bool before_command(void *arg, const struct command *k, const struct step *step, struct err *err)
 {
     struct collector *c = arg;
     struct input_rows in;
-    bool head = k->op == OP_matmul && !named(c, k->operands[MATMUL_W].weight);
+    bool head = (k->op == OP_matmul || k->op == OP_trellis) && !named(c, k->operands[MATMUL_W].weight);
 
     if (!multiplies(k) || head)
         return true;

@@ -99,7 +99,7 @@ static void transpose(f32 block[EXL3_BLOCK][EXL3_BLOCK])
         }
 }
 
-static void decode_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BLOCK][EXL3_BLOCK])
+void exl3_decode_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BLOCK][EXL3_BLOCK])
 {
     f32 tile[EXL3_TILE][EXL3_TILE];
 
@@ -116,7 +116,7 @@ void exl3_product_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BL
 {
     f32 factors[EXL3_BLOCK];
 
-    decode_block(m, in, out, block);
+    exl3_decode_block(m, in, out, block);
     turn_rows(block); // inputs
     transpose(block);
     turn_rows(block); // outputs
@@ -127,4 +127,24 @@ void exl3_product_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BL
         for (u32 i = 0; i < EXL3_BLOCK; i++)
             block[o][i] *= factor * factors[i];
     }
+}
+
+struct exl3 exl3_at(const void *at, u32 n_in, u32 n_out, u32 bits, enum exl3_codebook codebook)
+{
+    const u16 *codes = at, *suh = codes + exl3_codes_bytes(n_in, n_out, bits) / 2;
+
+    return (struct exl3){ codes, suh, suh + n_in, n_in, n_out, bits, codebook };
+}
+
+void exl3_turn(f32 numbers[EXL3_BLOCK])
+{
+    for (u32 apart = 1; apart < EXL3_BLOCK; apart *= 2)
+        for (u32 i = 0; i < EXL3_BLOCK; i += 2 * apart)
+            for (u32 k = i; k < i + apart; k++) {
+                f32 a = numbers[k], b = numbers[k + apart];
+                numbers[k] = a + b;
+                numbers[k + apart] = a - b;
+            }
+    for (u32 i = 0; i < EXL3_BLOCK; i++)
+        numbers[i] *= 0.08838834764831845f; // 1 / sqrt(128)
 }

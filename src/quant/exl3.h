@@ -26,6 +26,26 @@ struct exl3 {
     enum exl3_codebook codebook;
 };
 
+// In a device's memory: the codes as in the file, then suh, then svh.
+SHARED_INLINE u64 exl3_codes_bytes(u32 n_in, u32 n_out, u32 bits)
+{
+    return (u64)n_in * n_out / 8 * bits;
+}
+SHARED_INLINE u64 exl3_bytes(u32 n_in, u32 n_out, u32 bits)
+{
+    return exl3_codes_bytes(n_in, n_out, bits) + 2 * ((u64)n_in + n_out);
+}
+SHARED_INLINE u32 exl3_bits(u64 bytes, u32 n_in, u32 n_out) // of a matrix of so many bytes; 0: it is none
+{
+    u64 each = (u64)n_in * n_out / 8, codes = bytes - 2 * ((u64)n_in + n_out);
+    return bytes > codes && codes % each == 0 && codes / each <= EXL3_MAX_BITS ? (u32)(codes / each) : 0;
+}
+SHARED_INLINE u32 exl3_padded(u32 n) // rows and columns, to whole blocks
+{
+    return (n + EXL3_BLOCK - 1) / EXL3_BLOCK * EXL3_BLOCK;
+}
+
+#ifdef HOST_C
 // The number of a state of 16 bits, exactly a half.
 f32 exl3_value(u32 state, enum exl3_codebook codebook);
 // A tile's numbers.
@@ -34,3 +54,11 @@ void exl3_decode(const u16 *tile, u32 bits, enum exl3_codebook codebook, f32 out
 // 128 x 128 numbers of the matrix that x is multiplied with, transforms and factors included, in fp32:
 // [output][input], from input 128 * in and output 128 * out on.
 void exl3_product_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BLOCK][EXL3_BLOCK]);
+
+// The parts of a matrix in memory.
+struct exl3 exl3_at(const void *at, u32 n_in, u32 n_out, u32 bits, enum exl3_codebook codebook);
+// The tiles of a block, no transforms: [input][output].
+void exl3_decode_block(const struct exl3 *m, u32 in, u32 out, f32 block[EXL3_BLOCK][EXL3_BLOCK]);
+// H times 128 numbers.
+void exl3_turn(f32 numbers[EXL3_BLOCK]);
+#endif

@@ -65,5 +65,8 @@ enum quant {
     QUANT_I32 = N_READABLE_QUANTS, // tensors of integers in files and tests; never a weight
     QUANT_U8,                      // tensors of bytes in checkpoints: codes and scales of packed weights
     QUANT_I16,                     // tensors of words in checkpoints: codes of a trellis
+    QUANT_EXL3, // matrices of such codes in memory (exl3.h), by codebook: of op_trellis alone
+    QUANT_EXL3_MCG,
+    QUANT_EXL3_MUL1,
     N_QUANTS,
 };

@@ -155,6 +155,9 @@ static const struct quant_info infos[N_QUANTS] = {
     [QUANT_IQ3_KT] = { "IQ3_KT", 154, 256, sizeof(struct iq3_kt), iq3_kt_row, { { 0, 0 }, { 6e-5f, 0 } }, iq3_kt_spread, KT_HEAD },
     [QUANT_IQ4_KT] = { "IQ4_KT", 155, 256, sizeof(struct iq4_kt), iq4_kt_row, { { 0, 0 }, { 1.5e-5f, 0 } }, iq4_kt_spread, KT_HEAD },
     [QUANT_I16] = { "I16", NOT_IN_GGUF, 1, 2, i16_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_EXL3] = { "EXL3", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_EXL3_MCG] = { "EXL3_MCG", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
+    [QUANT_EXL3_MUL1] = { "EXL3_MUL1", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
     [QUANT_U8] = { "U8", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
     [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } }, NULL, 0 },
 };

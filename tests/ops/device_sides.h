@@ -33,6 +33,7 @@ struct op_shape { // of one case
     enum gemm gemm;
     struct sample_params sampling;
     double limit;
+    uint32_t bits; // of EXL3
 };
 
 struct side {

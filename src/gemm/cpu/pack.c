@@ -28,7 +28,7 @@ bool gemm_pack(uint32_t features, struct thread_pool *pool, const struct weight_
 {
     const struct product_kernels *kernels = product_kernels_of(features);
 
-    if (!kernels)
+    if (!kernels || source->format >= QUANT_EXL3)
         return false;
     uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
     struct pack_job p = { .kernels = kernels,

@@ -3,6 +3,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/trellis/trellis.h"
 
 static void record_parts(struct tape *t, struct gate_up g)
 {
@@ -50,7 +51,8 @@ void op_gate_up(struct tape *t, struct gate_up g)
         return;
     struct lora l = { .in = g.in, .targets = { { g.out, g.gate->lora }, { g.out, g.up->lora } } };
     bool fuses = lora_adds(&l) ? lora_fuses(t, OP_gate_up_adapted, &l) : tape_fuses(t, OP_gate_up);
-    if (g.norm && fuses && g.activation <= ACTIVATION_GELU_TANH) // others are not in epilogues
+    bool codes = trellis_multiplies(g.gate) || trellis_multiplies(g.up);
+    if (g.norm && fuses && !codes && g.activation <= ACTIVATION_GELU_TANH) // others are not in epilogues
         record_fused(t, &g, &l);
     else
         record_parts(t, g);

@@ -3,6 +3,7 @@
 #include "ops/activate/activate.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/trellis/trellis.h"
 
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out)
 {
@@ -50,6 +51,10 @@ void matmul_record_plain(struct tape *t, struct matmul m)
 {
     if (!is_sound(t, "matmul", &m))
         return;
+    if (trellis_multiplies(m.w)) {
+        op_trellis(t, m);
+        return;
+    }
     struct matmul_args args = args_of(t, &m);
     struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
     add_operands(t, tape_add(t, OP_matmul, "matmul", &args, sizeof args), &m, work);
@@ -70,7 +75,7 @@ void op_matmul(struct tape *t, struct matmul m)
 {
     struct lora l = { .in = m.in, .targets = { { m.out, m.w->lora } } };
 
-    if (lora_fuses(t, OP_matmul_adapted, &l)) {
+    if (!trellis_multiplies(m.w) && lora_fuses(t, OP_matmul_adapted, &l)) {
         record_adapted(t, &m, &l);
         return;
     }
@@ -86,7 +91,7 @@ void op_matmul_activated(struct tape *t, struct matmul m, enum activation activa
         tape_fail(t, "matmul_activated: nothing is added to its result, which has the step's rows");
         return;
     }
-    if (!tape_fuses(t, OP_matmul_activated) || m.w->lora ||
+    if (!tape_fuses(t, OP_matmul_activated) || m.w->lora || trellis_multiplies(m.w) ||
         activation > ACTIVATION_GELU_TANH) { // not in epilogues
         op_matmul(t, m);
         op_activate(t, (struct activate){ .out = m.out, .gate = m.out, .activation = activation });
@@ -121,7 +126,8 @@ static bool normed_fuses(const struct tape *t, const struct matmul_normed *m)
     bool fuses = tape_fuses(t, OP_matmul_normed);
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        fuses = fuses && (!all[i] || (!all[i]->lora && (!m->v || all[i]->n_rows % 2 == 0)));
+        fuses = fuses && (!all[i] || (!all[i]->lora && !trellis_multiplies(all[i]) &&
+                                      (!m->v || all[i]->n_rows % 2 == 0)));
     return fuses;
 }
 

@@ -3,6 +3,7 @@
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/trellis/trellis.h"
 
 static void record_parts(struct tape *t, struct qkv m)
 {
@@ -74,7 +75,8 @@ void op_qkv(struct tape *t, struct qkv m)
     struct tensor kv = { .n_cols = n_kv };
     struct lora l = { .in = m.in,
                       .targets = { { m.q, m.wq->lora }, { kv, m.wk->lora }, { kv, m.wv->lora } } };
-    if (lora_adds(&l) ? lora_fuses(t, OP_qkv_adapted, &l) : tape_fuses(t, OP_qkv))
+    bool codes = trellis_multiplies(m.wq) || trellis_multiplies(m.wk) || trellis_multiplies(m.wv);
+    if (!codes && (lora_adds(&l) ? lora_fuses(t, OP_qkv_adapted, &l) : tape_fuses(t, OP_qkv)))
         record_fused(t, m, &l);
     else
         record_parts(t, m);

@@ -168,6 +168,46 @@ EMULATED int __dp4a(int a, int b, int c)
         c += (int)(int8_t)(a >> 8 * i) * (int)(int8_t)(b >> 8 * i);
     return c;
 }
+EMULATED uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t c)
+{
+    for (int i = 0; i < 4; i++)
+        c += (a >> 8 * i & 255) * (b >> 8 * i & 255);
+    return c;
+}
+EMULATED uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t n)
+{ return n & 31 ? high << (n & 31) | low >> (32 - (n & 31)) : high; }
+// The instructions of ops/trellis/trellis_decode.cuh. d += a b: lane 4 g + t has of A rows g and g + 8, of B column g, of d
+// columns 2 t and 2 t + 1. Word i of a lane's row or column has `n` numbers from k = n (t + 4 i) on.
+template <class D, uint32_t N, class A, class B> EMULATED void mma_words(D (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, A left, B right)
+{
+    D rows[2][8 * N], columns[2][8 * N];
+    for (uint32_t word = 0; word < 2; word++) {
+        cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, (uint64_t)a[2 * word + 1] << 32 | a[2 * word]);
+        for (uint32_t k = 0; k < 4 * N; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>(LANE / 4 * 4 + k / N);
+            rows[0][word * 4 * N + k] = left((uint32_t)both, k % N);
+            rows[1][word * 4 * N + k] = left((uint32_t)(both >> 32), k % N);
+        }
+    }
+    cuda_emulated::exchange(cuda_emulated::SHUFFLE, ~0u, (uint64_t)b1 << 32 | b0);
+    for (uint32_t j = 0; j < 2; j++)
+        for (uint32_t k = 0; k < 4 * N; k++) {
+            uint64_t both = cuda_emulated::take<uint64_t>((LANE % 4 * 2 + j) * 4 + k / N);
+            columns[j][k] = right((uint32_t)both, k % N);
+            columns[j][4 * N + k] = right((uint32_t)(both >> 32), k % N);
+        }
+    for (uint32_t e = 0; e < 4; e++)
+        for (uint32_t k = 0; k < 8 * N; k++)
+            d[e] += rows[e / 2][k] * columns[e % 2][k];
+}
+EMULATED float half_of(uint32_t word, uint32_t i) { return (float)bits_as<_Float16>((uint16_t)(word >> 16 * i)); }
+EMULATED void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{ mma_words<float, 2>(d, a, b0, b1, half_of, half_of); }
+EMULATED void mma_s8_u8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    mma_words<int, 4>(d, a, b0, b1, [](uint32_t w, uint32_t i) { return (int)(int8_t)(w >> 8 * i); },
+                      [](uint32_t w, uint32_t i) { return (int)(w >> 8 * i & 255); });
+}
 // The instructions of device/cuda/tile.cuh. A copy is made where it begins.
 #define CUDA_EMULATED 1
 EMULATED uint64_t bits_of(const float (&pair)[2]) { uint64_t r; memcpy(&r, pair, sizeof r); return r; }

@@ -44,3 +44,12 @@ EMULATED unsigned short __half_as_ushort(__half v)
 {
     return bits_as<unsigned short>(v);
 }
+EMULATED __half2 __hadd2(__half2 a, __half2 b)
+{
+    return { __half((float)a.x.v + (float)b.x.v), __half((float)a.y.v + (float)b.y.v) };
+}
+EMULATED __half2 __hfma2(__half2 a, __half2 b, __half2 c) // products and sums of halves fit into a double
+{
+    return { __half((float)((double)a.x.v * (double)b.x.v + (double)c.x.v)),
+             __half((float)((double)a.y.v * (double)b.y.v + (double)c.y.v)) };
+}

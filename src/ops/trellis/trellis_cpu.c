@@ -1,0 +1,104 @@
+// trellis_cpu.c - the definition: rows are turned, then for each 128 outputs the codes are decoded block by
+// block and multiplied in fp32, and the sums turned back.
+//
+// A block's codes are decoded once for PASS_ROWS rows. One row is bound by decoding.
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "ops/trellis/trellis.h"
+#include "quant/half.h"
+
+enum { PASS_ROWS = 256 };
+
+struct trellis_room { // a thread's own
+    f32 block[EXL3_BLOCK][EXL3_BLOCK];
+    f32 sums[PASS_ROWS][EXL3_BLOCK];
+};
+
+static struct exl3 matrix_of(const struct cpu_call *call)
+{
+    const struct trellis_args *args = cpu_args(call);
+
+    return exl3_at(cpu_base(call, MATMUL_W), exl3_padded(args->n_cols), exl3_padded(args->n_rows), args->bits,
+                   (enum exl3_codebook)args->codebook);
+}
+
+// Phase 0: a tile for each row. Phase 1: for each 128 outputs.
+static void trellis_plan(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    const struct trellis_args *args = cpu_args(call);
+    uint32_t n = rows_of(call->step, args->rows);
+
+    plan->n_phases = 2;
+    plan->n_tiles[0] = n;
+    plan->n_tiles[1] = n ? exl3_padded(args->n_rows) / EXL3_BLOCK : 0;
+    plan->local_bytes = sizeof(struct trellis_room);
+}
+
+// H (suh * in), the padding zero.
+static void turn_row(const struct cpu_call *call, const struct exl3 *m, uint32_t r)
+{
+    uint32_t n_cols = ((const struct trellis_args *)cpu_args(call))->n_cols;
+    const float *in = cpu_row(call, MATMUL_IN, r);
+    float *turned = cpu_row(call, MATMUL_WORK, r);
+
+    for (uint32_t i = 0; i < m->n_in; i++)
+        turned[i] = i < n_cols ? in[i] * half_to_float(m->suh[i]) : 0;
+    for (uint32_t i = 0; i < m->n_in; i += EXL3_BLOCK)
+        exl3_turn(turned + i);
+}
+
+static void add_block(const float *x, float block[EXL3_BLOCK][EXL3_BLOCK], float *sums)
+{
+    for (uint32_t i = 0; i < EXL3_BLOCK; i++)
+        for (uint32_t o = 0; o < EXL3_BLOCK; o++)
+            sums[o] += x[i] * block[i][o];
+}
+
+static void write_outputs(const struct cpu_call *call, const struct exl3 *m, uint32_t out, uint32_t row,
+                          float *sums)
+{
+    uint32_t n_rows = ((const struct trellis_args *)cpu_args(call))->n_rows, first = out * EXL3_BLOCK;
+    const float *bias = cpu_base(call, MATMUL_BIAS),
+                *add = cpu_has(call, MATMUL_ADD) ? cpu_row(call, MATMUL_ADD, row) : NULL;
+    float *to = cpu_row(call, MATMUL_OUT, row);
+
+    exl3_turn(sums);
+    for (uint32_t n = first; n < first + EXL3_BLOCK && n < n_rows; n++) {
+        float v = sums[n - first] * half_to_float(m->svh[n]);
+        if (bias)
+            v += bias[n];
+        to[n] = add ? v + add[n] : v;
+    }
+}
+
+static void multiply(const struct cpu_call *call, const struct exl3 *m, uint32_t out)
+{
+    struct trellis_room *room = call->local;
+    uint32_t n = rows_of(call->step, ((const struct trellis_args *)cpu_args(call))->rows);
+
+    for (uint32_t first = 0; first < n; first += PASS_ROWS) {
+        uint32_t end = n - first > PASS_ROWS ? first + PASS_ROWS : n;
+        memset(room->sums, 0, (end - first) * sizeof *room->sums);
+        for (uint32_t in = 0; in < m->n_in / EXL3_BLOCK; in++) {
+            exl3_decode_block(m, in, out, room->block);
+            for (uint32_t r = first; r < end; r++)
+                add_block((const float *)cpu_row(call, MATMUL_WORK, r) + in * EXL3_BLOCK, room->block,
+                          room->sums[r - first]);
+        }
+        for (uint32_t r = first; r < end; r++)
+            write_outputs(call, m, out, r, room->sums[r - first]);
+    }
+}
+
+static void trellis_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    struct exl3 m = matrix_of(call);
+
+    for (uint32_t i = first; i < last; i++)
+        if (phase == 0)
+            turn_row(call, &m, i);
+        else
+            multiply(call, &m, i);
+}
+
+const struct cpu_op cpu_op_trellis = { .name = "trellis", .plain = { trellis_plan, trellis_run } };

@@ -1,0 +1,109 @@
+// test_cuda_trellis.c - the CUDA kernels of products with EXL3 codes against the plain loop: all bits and
+// codebooks, odd shapes, one row to many. Skipped where there is no GPU.
+#pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
+#include "device/cuda_sides.h"
+#include "ops/trellis_sides.h"
+
+static const enum quant codebooks[] = { QUANT_EXL3, QUANT_EXL3_MCG, QUANT_EXL3_MUL1 };
+
+// Activations of MUL1 are rounded to int8, of the others to halves.
+static double limit_of(const struct op_shape *c)
+{
+    return c->exact ? 1e-10 : c->format == QUANT_EXL3_MUL1 ? 2e-4 : 1e-6;
+}
+
+static void few_rows_of_all_bits(void **state)
+{
+    static const uint32_t rows[][2] = { { 1, 1 }, { 1, 8 }, { 5, 7 }, { 13, 16 }, { 33, 64 }, { 3, 40 } };
+    static const uint32_t sizes[][2] = { { 128, 128 }, { 256, 151 }, { 300, 384 }, { 1024, 260 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++)
+        for (uint32_t b = 0; b < 3; b++)
+            for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                const uint32_t *size = sizes[(bits + b + r) % 4];
+                struct op_shape c = { .format = codebooks[b],
+                                      .bits = bits,
+                                      .rows = rows[r][0],
+                                      .most_rows = rows[r][1],
+                                      .n_cols = size[0],
+                                      .n_out = size[1],
+                                      .bias = r % 2 == 1 };
+                c.limit = limit_of(&c);
+                compare("trellis", &c, record_trellis);
+            }
+}
+
+// A model's sizes: many splits, several stages of each warp, rows longer than one block may take.
+static void few_rows_of_real_sizes(void **state)
+{
+    static const uint32_t sizes[][2] = { { 4096, 4096 }, { 4096, 14336 }, { 14336, 4096 }, { 2880, 5120 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t b = 0; b < 3; b++)
+            for (uint32_t r = 0; r < 3; r++) {
+                struct op_shape c = { .format = codebooks[b],
+                                      .bits = 2 + (i + b + r) % 4,
+                                      .rows = r == 0 ? 1 : 9 * r,
+                                      .most_rows = 16 * r + 1,
+                                      .n_cols = sizes[i][0],
+                                      .n_out = sizes[i][1],
+                                      .bias = r % 2 == 1 };
+                c.limit = limit_of(&c);
+                compare("trellis", &c, record_trellis);
+            }
+}
+
+// Through the matrix in BF16, or exactly, in F32, by parts of it where it is large.
+static void many_rows_and_exact_ones(void **state)
+{
+    static const uint32_t sizes[][2] = { { 128, 128 }, { 300, 151 }, { 1024, 260 }, { 4096, 6000 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits += i == 3 ? 3 : 1)
+            for (uint32_t exact = 0; exact < 2; exact++) {
+                struct op_shape c = { .format = codebooks[(bits + i) % 3],
+                                      .bits = bits,
+                                      .rows = exact ? 3 : 100,
+                                      .most_rows = exact ? 9 : 130,
+                                      .n_cols = sizes[i][0],
+                                      .n_out = sizes[i][1],
+                                      .exact = exact,
+                                      .bias = bits % 2 == 1,
+                                      .limit = exact ? 1e-10 : 2e-5 };
+                compare("trellis", &c, record_trellis);
+            }
+}
+
+static void gates_in_parts(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+            struct op_shape c = { .format = codebooks[b],
+                                  .bits = 3,
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = 512,
+                                  .n_out = 200,
+                                  .limit = 5e-3 };
+            compare("gate_up", &c, record_trellis_gate_up);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_rows_of_all_bits),
+        cmocka_unit_test(few_rows_of_real_sizes),
+        cmocka_unit_test(many_rows_and_exact_ones),
+        cmocka_unit_test(gates_in_parts),
+    };
+    return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
+}
