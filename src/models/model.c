@@ -14,7 +14,7 @@
 #include "models/binding/model_rope.h"
 #include "models/binding/nearest.h"
 #include "models/draft/draft_layer.h"
-#include "models/trellis.h"
+#include "models/trellis_tensor.h"
 #include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
 #include "ops/embed/embed.h"
@@ -380,6 +380,7 @@ static bool spread_tensor(struct model *m, const struct weight_key *k, const str
     j->parts[0] = *t;
     if (trellis_is(*t) && !bind_trellis(m, k, j, err))
         return false;
+    j->stays_codes = j->trellis && trellis_is_product(k);
     j->n_parts = 1;
     *t = &j->tensor;
     return joined_describe(m, k, j, err);
@@ -541,7 +542,7 @@ static void count_weights(struct model *m, const struct weight_key *k, const str
              stack = k->stack ? model_key_dim(m, k, k->stack) : 1;
 
     m->n_parameters += n * stack;
-    m->weight_bytes += t->bytes;
+    m->weight_bytes += trellis_kept_bytes(t);
     if (!k->used)
         return;
     m->n_experts = (uint32_t)stack;

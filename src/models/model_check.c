@@ -13,7 +13,7 @@
 #include "models/binding/embedder.h"
 #include "models/binding/joined.h"
 #include "models/binding/model_names.h"
-#include "models/trellis.h"
+#include "models/trellis_tensor.h"
 
 static bool is_gguf(const struct model *m)
 {

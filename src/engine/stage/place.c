@@ -6,6 +6,7 @@
 #include "engine/stage/devices.h"
 #include "models/binding/layer_config.h"
 #include "models/mixture.h"
+#include "models/trellis_tensor.h"
 
 enum { LEAST_KEPT = 4, STATE_TOKENS = 64 }; // states to keep at least; tokens between two of them at least
 
@@ -79,12 +80,12 @@ bool place_borders_fit(const struct placement *p, const struct model *m, struct 
 
 static uint64_t tensor_bytes(const struct file_tensor *t)
 {
-    return t ? t->bytes : 0;
+    return t ? trellis_kept_bytes(t) : 0;
 }
 
 static uint64_t copied_bytes(const struct file_tensor *t)
 {
-    return t && !t->data ? t->bytes : 0;
+    return t && !t->data ? trellis_kept_bytes(t) : 0;
 }
 
 // Of the layer that drafts, beside the last layers; its embedding may be the first stage's.

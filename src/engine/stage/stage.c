@@ -13,6 +13,8 @@
 #include "models/arch.h"
 #include "models/draft/draft_layer.h"
 #include "models/mixture.h"
+#include "models/trellis_tensor.h"
+#include "ops/ops.h"
 
 enum { READ_APART = 1 << 18 }; // numbers from which on several threads read them
 
@@ -60,12 +62,21 @@ static void read_all(struct stage *s, const struct file_tensor *t, void *to)
 // Reads into memory what the file does not hold in the needed form. flat: the tensor's shape as a matrix.
 static bool bring(struct stage *s, const struct file_tensor *t, struct file_tensor *flat, struct err *err)
 {
+    enum quant codes = trellis_kept_format(t);
+
+    if (codes != t->format && s->device->ops->supports(s->device, OP_trellis)) {
+        flat->format = codes;
+        flat->bytes = trellis_kept_bytes(t);
+    }
     if (t->data || s->device->outlines)
         return true;
-    void *numbers = s->joined[s->n_weights] = mem_alloc_aligned(t->bytes, 64);
+    void *numbers = s->joined[s->n_weights] = mem_alloc_aligned(flat->bytes, 64);
     if (!numbers)
         return err_memory(err, "a matrix in the form that is multiplied");
-    read_all(s, t, numbers);
+    if (flat->format != t->format)
+        trellis_kept_codes(t, numbers);
+    else
+        read_all(s, t, numbers);
     flat->data = numbers;
     return true;
 }
@@ -95,7 +106,7 @@ static bool take_as(struct stage *s, const struct file_tensor *t, struct file_te
         return err_prefix(err, "tensor %.*s", STR_ARG(t->name));
     s->n_weights++;
     *k->place = w;
-    progress->done += t->bytes;
+    progress->done += trellis_kept_bytes(t);
     if (progress->report && !progress->report(progress->arg, progress->done, progress->total))
         return err_set(err, ERR_CANCELLED, "loading was stopped");
     return true;

@@ -12,7 +12,7 @@
 #include "models/binding/joined.h"
 #include "models/binding/model_rope.h"
 #include "models/draft/draft_layer.h"
-#include "models/trellis.h"
+#include "models/trellis_tensor.h"
 #include "text/tokenizer/tokenizer_write.h"
 
 struct convert {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "models/binding/joined.h"
 #include "base/mem.h"
-#include "models/trellis.h"
+#include "models/trellis_tensor.h"
 #include "quant/mxfp4.h"
 
 struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)

@@ -8,7 +8,7 @@
 // slice_rows, from slice_first on, or of longer rows the columns from first_col on. A part may be joined
 // itself. A stack may begin at a later matrix of the part. Transposed matrices of blocks are read as fp32.
 struct joined_tensor {
-    struct file_tensor tensor;        // first
+    struct file_tensor tensor;        // first; of EXL3 as F16
     const struct file_tensor **parts; // [n_parts]
     uint32_t n_parts, rows, cols;     // rows, cols: of one matrix
     uint32_t n_halves, half, slice_rows, slice_first;
@@ -18,6 +18,7 @@ struct joined_tensor {
     bool plus_one;                    // the sum of its one part's numbers and 1, in fp32
     const struct file_tensor *scales; // of MXFP4, whose numbers the part has; else NULL
     struct trellis *trellis;          // [n_parts] of EXL3, which is read as F16; else NULL
+    bool stays_codes;                 // of EXL3: or is multiplied as it is
     const struct joined_tensor *next;
 };
 

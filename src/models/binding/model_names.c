@@ -1,7 +1,7 @@
 // model_names.c - see model_names.h.
 #include "models/binding/model_names.h"
 #include <string.h>
-#include "models/trellis.h"
+#include "models/trellis_tensor.h"
 
 static bool is_gguf(const struct model *m)
 {

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "models/arch.h"
 #include "models/binding/model_names.h"
+#include "models/trellis_tensor.h"
 #include "ops/embed/embed.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -99,7 +100,7 @@ static void count(struct model *m, const struct file_tensor *t)
     if (!t)
         return;
     m->n_draft_parameters += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
-    m->draft_bytes += t->bytes;
+    m->draft_bytes += trellis_kept_bytes(t);
 }
 
 #define TENSOR(m, field) ((m)->tensors[offsetof(struct model_weights, field) / sizeof(void *)])

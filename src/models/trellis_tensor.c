@@ -1,6 +1,8 @@
-// trellis.c - see trellis.h.
-#include "models/trellis.h"
+// trellis_tensor.c - see trellis_tensor.h.
+#include "models/trellis_tensor.h"
+#include <stddef.h>
 #include <string.h>
+#include "models/arch.h"
 #include "models/binding/joined.h"
 
 static bool replace_end(const char *name, struct str end, const char *by, char text[160])
@@ -144,5 +146,78 @@ void trellis_read(const struct joined_tensor *j, uint64_t first, uint64_t n, uin
             for (uint32_t in = 0; in < m.n_in / EXL3_BLOCK; in++)
                 read_block(j, &m, p * matrix, (uint32_t[2]){ in, out }, wanted, to);
         }
+    }
+}
+
+#define LAYER_PLACE(field) (offsetof(struct layer_weights, field) / sizeof(void *))
+bool trellis_is_product(const struct weight_key *k)
+{
+    static const size_t products[] = { LAYER_PLACE(q),    LAYER_PLACE(k),  LAYER_PLACE(v),   LAYER_PLACE(o),
+                                       LAYER_PLACE(gate), LAYER_PLACE(up), LAYER_PLACE(down) };
+    bool is = !k->per_layer && k->place == offsetof(struct model_weights, head) / sizeof(void *);
+
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        is |= k->per_layer && k->place == products[i];
+    return is;
+}
+
+// Its one part, or NULL.
+static const struct trellis *codes_of(const struct file_tensor *t)
+{
+    const struct joined_tensor *j = (const struct joined_tensor *)t;
+    return !t->data && j->stays_codes ? j->trellis : NULL;
+}
+
+enum quant trellis_kept_format(const struct file_tensor *t)
+{
+    const struct trellis *codes = codes_of(t);
+    return codes ? (enum quant)(QUANT_EXL3 + codes->codebook) : t->format;
+}
+
+uint64_t trellis_kept_bytes(const struct file_tensor *t)
+{
+    const struct trellis *codes = codes_of(t);
+    return codes ? codes->codes->bytes + codes->suh->bytes + codes->svh->bytes : t->bytes;
+}
+
+void trellis_kept_codes(const struct file_tensor *t, void *to)
+{
+    const struct trellis *codes = codes_of(t);
+    const struct file_tensor *const parts[] = { codes->codes, codes->suh, codes->svh };
+    unsigned char *at = to;
+
+    for (uint32_t i = 0; i < 3; at += parts[i]->bytes, i++)
+        memcpy(at, parts[i]->data, parts[i]->bytes);
+}
+
+// The layer that has it; beyond all layers: none has it.
+static uint32_t layer_of(const struct model *m, const struct file_tensor *t)
+{
+    uint32_t n = m->config.n_layers + (m->drafts ? 1 : 0);
+
+    for (uint32_t l = 0; l < n; l++)
+        for (uint32_t i = 0; i < m->n_places; i++)
+            if (model_layer(m, l)[i] == t)
+                return l;
+    return n;
+}
+
+static bool is_head(const struct model *m, const struct file_tensor *t)
+{
+    return m->tensors[offsetof(struct model_weights, head) / sizeof(void *)] == t;
+}
+
+void trellis_expand_all(struct model *m)
+{
+    for (const struct joined_tensor *j = m->joined; j; j = j->next) {
+        if (!j->stays_codes)
+            continue;
+        uint64_t more = j->tensor.bytes - trellis_kept_bytes(&j->tensor);
+        uint32_t l = layer_of(m, &j->tensor);
+        if (l < m->config.n_layers || is_head(m, &j->tensor))
+            m->weight_bytes += more;
+        else if (m->drafts && l == m->config.n_layers)
+            m->draft_bytes += more;
+        ((struct joined_tensor *)(uintptr_t)j)->stays_codes = false;
     }
 }
