@@ -1,17 +1,23 @@
 // trellis_cpu.c - the definition: rows are turned, then for each 128 outputs the codes are decoded block by
-// block and multiplied in fp32, and the sums turned back.
+// block and multiplied in fp32, and the sums turned back. Then the same with vectors (trellis_vec.h), in
+// another order of sums.
 //
 // A block's codes are decoded once for PASS_ROWS rows. One row is bound by decoding.
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/trellis/trellis.h"
+#include "ops/trellis/trellis_kernels.h"
 #include "quant/half.h"
 
-enum { PASS_ROWS = 256 };
+enum { PASS_ROWS = 128 };
 
 struct trellis_room { // a thread's own
     f32 block[EXL3_BLOCK][EXL3_BLOCK];
     f32 sums[PASS_ROWS][EXL3_BLOCK];
+};
+struct trellis_vec_room { // the same, of the vector kernels
+    _Alignas(64) f32 column[TRELLIS_COLUMN];
+    _Alignas(64) f32 sums[PASS_ROWS][EXL3_BLOCK / EXL3_TILE][TRELLIS_SUMS];
 };
 
 static struct exl3 matrix_of(const struct cpu_call *call)
@@ -101,4 +107,88 @@ static void trellis_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
             multiply(call, &m, i);
 }
 
-const struct cpu_op cpu_op_trellis = { .name = "trellis", .plain = { trellis_plan, trellis_run } };
+#if defined(CPU_X86) // by vectors
+static void vec_plan(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    trellis_plan(call, plan);
+    plan->local_bytes = sizeof(struct trellis_vec_room);
+}
+
+// Of each 16 numbers in the order of trellis_kernels.h.
+static void reorder_row(const struct cpu_call *call, const struct exl3 *m, uint32_t r)
+{
+    float *row = cpu_row(call, MATMUL_WORK, r), was[EXL3_TILE];
+
+    for (float *at = row; at < row + m->n_in; at += EXL3_TILE) {
+        memcpy(was, at, sizeof was);
+        for (uint32_t i = 0; i < EXL3_TILE; i++)
+            at[i] = was[i / 4 * 2 + i % 2 + i / 2 % 2 * 8];
+    }
+}
+
+static void write_vec_outputs(const struct cpu_call *call, const struct exl3 *m, const uint32_t at[2],
+                              f32 (*sums)[TRELLIS_SUMS])
+{
+    float added[EXL3_BLOCK];
+
+    for (uint32_t o = 0; o < EXL3_BLOCK; o++) {
+        const f32 *four = sums[o / EXL3_TILE] + o % 8 * 8 + o / 8 % 2 * 4;
+        added[o] = (four[0] + four[1]) + (four[2] + four[3]);
+    }
+    write_outputs(call, m, at[0], at[1], added);
+}
+
+static void multiply_vec(const struct cpu_call *call, const struct exl3 *m, uint32_t out,
+                         const struct trellis_kernels *kernels)
+{
+    struct trellis_vec_room *room = call->local;
+    uint32_t n = rows_of(call->step, ((const struct trellis_args *)cpu_args(call))->rows),
+             n_tiles = EXL3_BLOCK / EXL3_TILE;
+
+    for (uint32_t first = 0; first < n; first += PASS_ROWS) {
+        uint32_t end = n - first > PASS_ROWS ? first + PASS_ROWS : n;
+        memset(room->sums, 0, (end - first) * sizeof *room->sums);
+        for (uint32_t i = 0; i < m->n_in / EXL3_BLOCK * n_tiles; i++) {
+            uint32_t in = i / n_tiles, tile = i % n_tiles;
+            kernels->decode(m, in, out * n_tiles + tile, room->column);
+            for (uint32_t r = first; r < end; r++)
+                kernels->add(room->column, (const float *)cpu_row(call, MATMUL_WORK, r) + in * EXL3_BLOCK,
+                             room->sums[r - first][tile]);
+        }
+        for (uint32_t r = first; r < end; r++)
+            write_vec_outputs(call, m, (uint32_t[2]){ out, r }, room->sums[r - first]);
+    }
+}
+
+static void vec_run(const struct cpu_call *call, uint32_t phase, const uint32_t range[2],
+                    const struct trellis_kernels *kernels)
+{
+    struct exl3 m = matrix_of(call);
+
+    for (uint32_t i = range[0]; i < range[1]; i++) {
+        if (phase == 1) {
+            multiply_vec(call, &m, i, kernels);
+            continue;
+        }
+        turn_row(call, &m, i);
+        reorder_row(call, &m, i);
+    }
+}
+
+static void avx2_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    vec_run(call, phase, (uint32_t[2]){ first, last }, &trellis_avx2);
+}
+static void avx512_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    vec_run(call, phase, (uint32_t[2]){ first, last }, &trellis_avx512);
+}
+#endif
+
+const struct cpu_op cpu_op_trellis = {
+    .name = "trellis",
+    .plain = { trellis_plan, trellis_run },
+#if defined(CPU_X86)
+    .fast = { { CPU_AVX512, { vec_plan, avx512_run } }, { CPU_AVX2, { vec_plan, avx2_run } } }
+#endif
+};
