@@ -1,5 +1,5 @@
 // gpu_decode.c - products of one and few rows on an NVIDIA GPU, every format at the shapes of an 8B and a
-// 24B: bench_gpu_decode [jsonl] [FORMAT].
+// 24B: bench_gpu_decode [jsonl] [FORMAT [BITS]]; BITS: of EXL3, 4 by default.
 //
 // Prints the time (us) and bandwidth (GB/s, of the file's bytes) of each matrix with 1, 8 and 16 rows, as a
 // node of a graph. Several copies of a matrix alternate, so that each read comes from memory; the time
@@ -12,6 +12,7 @@
 #include "gpu_turns.h"
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
+#include "quant/exl3.h"
 
 enum { MOST_COPIES = 64, N_ROW_COUNTS = 3 };
 static const uint64_t STREAM_BYTES = 768 << 20;
@@ -32,10 +33,15 @@ static bool jsonl;
 static uint8_t *random_bytes;
 static uint64_t n_random;
 
+static uint32_t exl3_width = 4;
+
+// Of EXL3: of whole blocks of 128 rows, or of one row without factors.
 static uint64_t matrix_bytes(enum quant format, uint64_t n_out, uint32_t n_cols)
 {
     uint64_t bytes = 0;
 
+    if (format >= QUANT_EXL3)
+        return n_out == 1 ? (uint64_t)n_cols / 8 * exl3_width : exl3_bytes(n_cols, (u32)n_out, exl3_width);
     quant_bytes(format, n_out, n_cols, &bytes);
     return bytes;
 }
@@ -92,7 +98,7 @@ static double time_product(const struct weight *w, uint32_t n, uint32_t n_rows)
 static double stream(enum quant format, uint32_t n_cols)
 {
     uint64_t row = matrix_bytes(format, 1, n_cols);
-    struct weight w = take_weight(format, (uint32_t)(STREAM_BYTES / row / 16 * 16), n_cols);
+    struct weight w = take_weight(format, (uint32_t)(STREAM_BYTES / row / 128 * 128), n_cols);
     double us = time_product(&w, 1, 1), gb_s = (double)(w.n_rows * row) / us * 1e-3;
 
     weight_release(&w);
@@ -144,10 +150,14 @@ int main(int argc, char **argv)
     enum quant only = N_WEIGHT_QUANTS;
 
     jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
-    if (argc > 2 + jsonl || (argc == 2 + jsonl && !quant_from_name(str_from(argv[1 + jsonl]), &only))) {
-        fprintf(stderr, "usage: bench_gpu_decode [jsonl] [FORMAT]\n");
+    uint64_t width = exl3_width;
+    if (argc > 3 + jsonl || (argc > 1 + jsonl && !quant_from_name(str_from(argv[1 + jsonl]), &only)) ||
+        (argc > 2 + jsonl && !str_to_u64(str_from(argv[2 + jsonl]), &width)) || width < 1 ||
+        width > EXL3_MAX_BITS) {
+        fprintf(stderr, "usage: bench_gpu_decode [jsonl] [FORMAT [BITS]]\n");
         return 1;
     }
+    exl3_width = (uint32_t)width;
     gpu = cuda_open(0, &cuda_table, &err);
     must(gpu != NULL, &err);
     if (!jsonl)
@@ -156,6 +166,8 @@ int main(int argc, char **argv)
     for (enum quant format = QUANT_F16; format < N_WEIGHT_QUANTS; format++)
         if (only == N_WEIGHT_QUANTS || format == only)
             show_format(format);
+    if (only >= QUANT_EXL3)
+        show_format(only);
     mem_free(random_bytes);
     device_close(gpu);
     return 0;

@@ -13,6 +13,7 @@
 #include "engine/api/sizes.h"
 #include "engine/wait.h"
 #include "models/arch.h"
+#include "models/trellis_tensor.h"
 
 _Static_assert(sizeof(struct ingot_error) == sizeof(struct err),
                "the public and the inner error are the same");
@@ -167,7 +168,7 @@ static const char *main_format(const struct model *m)
 
     for (size_t i = 0; i < (size_t)m->config.n_layers * m->n_places; i++)
         if (m->layers[i] && m->layers[i]->n_dims >= 2)
-            bytes[m->layers[i]->format] += m->layers[i]->bytes;
+            bytes[trellis_kept_format(m->layers[i])] += trellis_kept_bytes(m->layers[i]);
     for (enum quant q = 0; q < N_QUANTS; q++)
         best = bytes[q] > bytes[best] ? q : best;
     return quant_info(best)->name;

@@ -124,7 +124,7 @@ static void describe(struct profile_job *job)
 
 // ---- what is measured
 
-// The format of most of the weights' bytes.
+// The format of most of the weights' bytes, of those that lie in rows.
 static enum quant main_format(const struct engine_loaded *l)
 {
     uint64_t bytes[N_QUANTS] = { 0 };
@@ -133,7 +133,7 @@ static enum quant main_format(const struct engine_loaded *l)
     for (uint32_t i = 0; i < l->n_stages; i++)
         for (uint32_t w = 0; w < l->stages[i].n_weights; w++)
             bytes[l->stages[i].weights[w].format] += l->stages[i].weights[w].bytes;
-    for (enum quant q = 0; q < N_QUANTS; q++)
+    for (enum quant q = 0; q < QUANT_EXL3; q++)
         best = bytes[q] > bytes[best] ? q : best;
     return best;
 }

@@ -124,18 +124,27 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     }
     __device__ __forceinline__ void turn_all()
     {
-        for (u32 i = warp; i < EIGHTS * 8 * n_blocks; i += TRELLIS_WARPS)
-            if (i / n_blocks < n_rows) {
-                turn(i / n_blocks, i % n_blocks);
-            } else { // rows that are not there
-                u32 at = ((i / n_blocks / 8 * p.split_blocks + i % n_blocks) * 8 + lane / 4) * 32 +
-                         i / n_blocks % 8 * 4 + lane % 4;
+        for (u32 i = warp; i < n_rows * n_blocks; i += TRELLIS_WARPS)
+            turn(i / n_blocks, i % n_blocks);
+    }
+    // Before the inputs are there: rows that do not exist, and factors that will be read.
+    __device__ __forceinline__ void prepare()
+    {
+        u32 n_missing = EIGHTS * 8 - n_rows;
+
+        if (threadIdx.x < 2 * n_blocks)
+            bring_near(p.suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
+        else if (threadIdx.x - 2 * n_blocks < 2)
+            bring_near(p.svh + blockIdx.x * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
+        for (u32 i = warp; i < n_missing * n_blocks; i += TRELLIS_WARPS) {
+            u32 row = n_rows + i / n_blocks, block = i % n_blocks,
+                at = ((row / 8 * p.split_blocks + block) * 8 + lane / 4) * 32 + row % 8 * 4 + lane % 4;
 #pragma unroll
-                for (u32 k = 0; k < LANE_WORDS; k++)
-                    x[at * LANE_WORDS + k] = 0;
-                if (lane == 0)
-                    scales[i / n_blocks * p.split_blocks + i % n_blocks] = 0;
-            }
+            for (u32 k = 0; k < LANE_WORDS; k++)
+                x[at * LANE_WORDS + k] = 0;
+            if (lane == 0)
+                scales[row * p.split_blocks + block] = 0;
+        }
     }
 
     // One tile of columns times four tiles of outputs.
@@ -291,9 +300,11 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     {
         __shared__ f32 all[EIGHTS * 8][EXL3_BLOCK];
 
-        if (n_rows > 0)
+        if (n_rows > 0) {
             for (u32 i = 0; i < DEPTH - 1; i++)
                 fetch(first_tile() + i);
+            prepare();
+        }
         wait_for_inputs();
         if (n_rows == 0)
             return;
@@ -310,7 +321,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
 extern __shared__ uint4 trellis_shared[];
 
 #define TRELLIS_KERNEL(bits, name, codebook, eights)                                        \
-    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32)                        \
+    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, eights == 1 ? 3 : 2)                        \
         trellis_##name##_##bits##_##eights(const __grid_constant__ struct trellis_params p) \
     {                                                                                       \
         struct trellis_kernel<bits, codebook, eights> k(p, (u32 *)trellis_shared);          \

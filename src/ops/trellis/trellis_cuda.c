@@ -8,7 +8,7 @@
 #include "ops/cuda_table.h"
 #include "ops/trellis/trellis_cuda.h"
 
-enum { FEW_ROWS = 64, BLOCKS_OF_SM = 3, CHUNK_BYTES = 32 << 20 };
+enum { FEW_ROWS = 64, CHUNK_BYTES = 32 << 20 };
 
 static const struct trellis_args *args_of(const struct cuda_plan *p)
 {
@@ -20,11 +20,11 @@ static u32 max_rows_of(const struct cuda_plan *p)
     return args_of(p)->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 }
 
-// As many splits as let all multiprocessors work; the activations' part must fit into shared memory.
-static void split_columns(const struct cuda_plan *p, struct trellis_params *params)
+// As many splits as there is room for blocks, in one wave; the activations' part must fit into shared memory.
+static void split_columns(const struct cuda_plan *p, u32 eights, struct trellis_params *params)
 {
-    u32 n_blocks = params->n_in / EXL3_BLOCK,
-        n = BLOCKS_OF_SM * p->device.n_sms / (params->n_out / EXL3_BLOCK);
+    u32 n_blocks = params->n_in / EXL3_BLOCK, blocks_of_sm = eights == 1 && !p->tape.invariant ? 3 : 2,
+        n = blocks_of_sm * p->device.n_sms / (params->n_out / EXL3_BLOCK);
 
     n = n < 1 ? 1 : n > n_blocks ? n_blocks : n;
     params->split_blocks = divide_up(n_blocks, n);
@@ -56,7 +56,7 @@ static void launch_few(struct cuda_plan *p)
                                      .rows = a->rows };
     char name[32];
 
-    split_columns(p, &params);
+    split_columns(p, eights, &params);
     if (params.n_splits > 1) {
         p->counters_bytes = (u64)groups * (n_out / EXL3_BLOCK) * 4;
         p->private_bytes = (u64)groups * params.n_splits * TRELLIS_ROWS * n_out * 4;

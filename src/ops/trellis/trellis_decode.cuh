@@ -24,6 +24,10 @@ static __device__ __forceinline__ void mma_s8_u8(i32 (&d)[4], const u32 (&a)[4],
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+static __device__ __forceinline__ void bring_near(const void *at) // into the L2 cache
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
 #endif
 
 // Where a lane's window of a tile lies: words, and bits before it in the first.

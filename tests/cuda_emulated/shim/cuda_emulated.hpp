@@ -200,6 +200,7 @@ template <class D, uint32_t N, class A, class B> EMULATED void mma_words(D (&d)[
         for (uint32_t k = 0; k < 8 * N; k++)
             d[e] += rows[e / 2][k] * columns[e % 2][k];
 }
+EMULATED void bring_near(const void *) {}
 EMULATED float half_of(uint32_t word, uint32_t i) { return (float)bits_as<_Float16>((uint16_t)(word >> 16 * i)); }
 EMULATED void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 { mma_words<float, 2>(d, a, b0, b1, half_of, half_of); }
