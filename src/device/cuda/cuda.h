@@ -15,6 +15,7 @@ struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
     uint32_t command, params_bytes;
+    bool ends_first;
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
 };
 
@@ -45,6 +46,9 @@ struct cuda_shape {
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params,
                      uint32_t bytes);
+// The launch that was added last ends before the next one begins: what it writes others take for weights,
+// which a kernel may read before it waits.
+void cuda_launch_ends_first(struct cuda_plan *p);
 // Adds a product by the vendor's library, which is loaded on first use. A tape that has one is no graph: it
 // is played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);

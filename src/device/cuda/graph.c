@@ -63,6 +63,12 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
                    kernel, &p->error);
 }
 
+void cuda_launch_ends_first(struct cuda_plan *p)
+{
+    if (p->n_launches > 0)
+        p->launches[p->n_launches - 1].ends_first = true;
+}
+
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
 {
     struct cuda *c = p->cuda;
@@ -292,6 +298,8 @@ bool cuda_edges_find(const struct tape *t, uint32_t segment, struct cuda_edges *
                               .n_out = mem_alloc_array(count, sizeof *e->n_out),
                               .n_in = mem_alloc_array(count, sizeof *e->n_in) };
     bool ok = e->nodes && e->n_out && e->n_in && paths && find_edges(t, n, e, paths);
+    for (uint32_t l = n->first_launch[e->of.first]; ok && l < n->first_launch[e->of.last]; l++)
+        e->n_out[l] += n->plan.launches[l].ends_first; // as if it had another edge
     mem_free(paths);
     return ok || err_memory(err, "a tape's graph");
 }

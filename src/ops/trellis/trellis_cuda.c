@@ -96,6 +96,7 @@ static void launch_expand(struct cuda_plan *p, u64 to, u32 first, u32 n)
                                          TRELLIS_EXPAND_THREADS,
                                          EXL3_BLOCK * (EXL3_BLOCK + 1) * 4 },
                     &params, sizeof params);
+    cuda_launch_ends_first(p);
 }
 
 static void launch_product(struct cuda_plan *p, u64 rows_at, u32 first, u32 n)
