@@ -36,6 +36,7 @@ static void the_logits_are_the_reference_s(void **state)
     run_kernels(false, REVERSE);
     check_golden(&(struct golden_run){ "qwen3", "/model.gguf", "metal", 1, true });
     check_golden(&(struct golden_run){ "llama3", "/model.gguf", "metal", 7, true });
+    check_golden(&(struct golden_run){ "exl3", "", "metal", 9, false }); // codes are read as halves there
 }
 
 static void the_mixtures_logits_are_the_reference_s(void **state)

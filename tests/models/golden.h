@@ -185,6 +185,12 @@ static inline double golden_gate(const char *device, bool exact)
     return exact ? 1e-9 : bf16 ? 64e-4 : 1e-4;
 }
 
+// Exact: matrices that stay codes are as exact as others; experts are rounded to halves.
+static inline double golden_trellis_gate(const char *variant)
+{
+    return strcmp(variant, "exl3") == 0 ? 1e-9 : 1e-6;
+}
+
 static inline void check_golden_placed(const struct golden_run *run, const char *stages, const char *experts)
 {
     check_golden_at(run, stages, experts, golden_gate(run->device, run->exact));

@@ -35,6 +35,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     u32 *x;      // [eight][tile of columns][lane][LANE_WORDS]
     f32 *scales; // [EIGHTS * 8][blocks]
     f32 *offsets;
+    f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][EIGHTS * 8], in place of the ring and the rows
     u32 lane, warp, n_rows, first_row, first_block, n_blocks;
 
     f32 sums[TRELLIS_TILES][2][4];
@@ -42,16 +43,18 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     __device__ __forceinline__ trellis_kernel(const struct trellis_params &params, u32 *shared)
         : p(params), lane(threadIdx.x & 31), warp(threadIdx.x >> 5)
     {
-        u32 all = n_rows_of(p.step, p.rows);
+        u32 n = n_rows_of(p.step, p.rows);
 
         first_row = blockIdx.z * TRELLIS_ROWS;
-        n_rows = all > first_row ? min(all - first_row, EIGHTS * 8) : 0;
+        n_rows = n > first_row ? min(n - first_row, EIGHTS * 8) : 0;
         first_block = blockIdx.y * p.split_blocks;
         n_blocks = min(p.split_blocks, p.n_in / EXL3_BLOCK - first_block);
+        scales = (f32 *)shared;
+        offsets = scales + EIGHTS * 8 * p.split_blocks;
+        shared += trellis_scales_bytes(p.split_blocks, EIGHTS) / 4;
+        all = (f32(*)[EXL3_BLOCK])shared;
         ring = shared + warp * DEPTH * STAGE_WORDS;
         x = shared + TRELLIS_WARPS * DEPTH * STAGE_WORDS;
-        scales = (f32 *)(x + EIGHTS * p.split_blocks * 8 * 32 * LANE_WORDS);
-        offsets = scales + EIGHTS * 8 * p.split_blocks;
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
@@ -124,27 +127,24 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     }
     __device__ __forceinline__ void turn_all()
     {
-        for (u32 i = warp; i < n_rows * n_blocks; i += TRELLIS_WARPS)
-            turn(i / n_blocks, i % n_blocks);
+        for (u32 row = 0; row < n_rows; row++)
+            for (u32 block = (warp + row * n_blocks) % TRELLIS_WARPS; block < n_blocks;
+                 block += TRELLIS_WARPS)
+                turn(row, block);
     }
-    // Before the inputs are there: rows that do not exist, and factors that will be read.
+    // Before the inputs are there: factors that will be read.
     __device__ __forceinline__ void prepare()
     {
-        u32 n_missing = EIGHTS * 8 - n_rows;
-
         if (threadIdx.x < 2 * n_blocks)
             bring_near(p.suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
         else if (threadIdx.x - 2 * n_blocks < 2)
             bring_near(p.svh + blockIdx.x * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
-        for (u32 i = warp; i < n_missing * n_blocks; i += TRELLIS_WARPS) {
-            u32 row = n_rows + i / n_blocks, block = i % n_blocks,
-                at = ((row / 8 * p.split_blocks + block) * 8 + lane / 4) * 32 + row % 8 * 4 + lane % 4;
-#pragma unroll
-            for (u32 k = 0; k < LANE_WORDS; k++)
-                x[at * LANE_WORDS + k] = 0;
-            if (lane == 0)
-                scales[row * p.split_blocks + block] = 0;
-        }
+    }
+
+    // Whether this lane's row of the first or second eight exists.
+    __device__ __forceinline__ bool has_row(u32 eight) const
+    {
+        return eight < EIGHTS && eight * 8 + lane / 4 < n_rows;
     }
 
     // One tile of columns times four tiles of outputs.
@@ -159,14 +159,14 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         for (u32 e = 0; e < 2; e++) {
             u32 at = ((e * p.split_blocks * 8 + tile) * 32 + lane) * LANE_WORDS;
             if constexpr (BYTES) {
-                u32 four = e < EIGHTS ? x[at] : 0;
+                u32 four = has_row(e) ? x[at] : 0;
                 a[0][e] = __byte_perm(four, 0, 0x0000);
                 a[0][2 + e] = __byte_perm(four, 0, 0x1111);
                 a[1][e] = __byte_perm(four, 0, 0x2222);
                 a[1][2 + e] = __byte_perm(four, 0, 0x3333);
             } else {
-                a[0][e] = e < EIGHTS ? x[at] : 0;
-                a[0][2 + e] = e < EIGHTS ? x[at + 1] : 0;
+                a[0][e] = has_row(e) ? x[at] : 0;
+                a[0][2 + e] = has_row(e) ? x[at + 1] : 0;
             }
         }
 #pragma unroll
@@ -202,8 +202,8 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
                 fetch(tile + DEPTH - 1);
                 step(window, tile, own);
             }
-            f32 scale[2] = { scales[lane / 4 * p.split_blocks + block],
-                             EIGHTS > 1 ? scales[(8 + lane / 4) * p.split_blocks + block] : 0 };
+            f32 scale[2] = { has_row(0) ? scales[lane / 4 * p.split_blocks + block] : 0,
+                             has_row(1) ? scales[(8 + lane / 4) * p.split_blocks + block] : 0 };
 #pragma unroll
             for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
@@ -213,36 +213,35 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         }
     }
 
-    // The warps' sums, those of the first columns first.
-    __device__ __forceinline__ void add_up(f32 (*all)[EXL3_BLOCK])
+    __device__ __forceinline__ void store_sums()
     {
-        for (u32 sharer = 0; sharer < TRELLIS_SHARERS; sharer++) {
-            if (warp / 2 == sharer)
+        f32(*own)[EXL3_BLOCK] = all + warp / 2 * EIGHTS * 8;
+
 #pragma unroll
-                for (u32 i = 0; i < TRELLIS_TILES; i++)
+        for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
-                    for (u32 e = 0; e < 8; e++) {
-                        u32 row = lane / 4 + e % 4 / 2 * 8,
-                            o = (warp % 2 * 4 + i) * 16 + e / 4 * 8 + lane % 4 * 2 + e % 2;
-                        if (e % 4 < 2 * EIGHTS)
-                            all[row][o] = (sharer ? all[row][o] : 0) + sums[i][e / 4][e % 4];
-                    }
-            __syncthreads();
-        }
-        if constexpr (BYTES) {
-            for (u32 row = warp; row < n_rows; row += TRELLIS_WARPS) {
-                f32 offset = 0;
-                for (u32 b = 0; b < n_blocks; b++)
-                    offset += offsets[row * p.split_blocks + b];
-                for (u32 o = lane; o < EXL3_BLOCK; o += 32)
-                    all[row][o] += offset;
+            for (u32 e = 0; e < 8; e += 2) {
+                u32 row = lane / 4 + e % 4 / 2 * 8, o = (warp % 2 * 4 + i) * 16 + e / 4 * 8 + lane % 4 * 2;
+                if (e % 4 < 2 * EIGHTS && row < n_rows)
+                    *(float2 *)&own[row][o] = make_float2(sums[i][e / 4][e % 4], sums[i][e / 4][e % 4 + 1]);
             }
-            __syncthreads();
-        }
     }
 
-    // Whether this block has all splits' sums: it came last.
-    __device__ __forceinline__ bool gather(f32 (*all)[EXL3_BLOCK])
+    // The sums of all warps, those of the first columns first, and of this split's offsets.
+    __device__ __forceinline__ f32 sum_of(u32 row, u32 o) const
+    {
+        f32 sum = all[row][o], offset = 0;
+
+#pragma unroll
+        for (u32 sharer = 1; sharer < TRELLIS_SHARERS; sharer++)
+            sum += all[sharer * EIGHTS * 8 + row][o];
+        for (u32 b = 0; BYTES && b < n_blocks; b++)
+            offset += offsets[row * p.split_blocks + b];
+        return sum + offset;
+    }
+
+    // Whether this block has all splits' sums, in `all`: it came last.
+    __device__ __forceinline__ bool gather()
     {
         __shared__ u32 before;
         f32 *group =
@@ -250,13 +249,19 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         u32 *arrived = p.arrived + blockIdx.z * gridDim.x + blockIdx.x;
         u64 split = (u64)TRELLIS_ROWS * p.n_out;
 
+        for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32) {
+            u32 row = i / EXL3_BLOCK, o = i % EXL3_BLOCK;
+            f32 sum = sum_of(row, o);
+            if (p.n_splits == 1)
+                all[row][o] = sum;
+            else
+                __stcg(group + blockIdx.y * split + (u64)row * p.n_out + o, sum);
+        }
+        if (p.n_splits > 1)
+            __threadfence();
+        __syncthreads();
         if (p.n_splits == 1)
             return true;
-        for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32)
-            __stcg(group + blockIdx.y * split + (u64)(i / EXL3_BLOCK) * p.n_out + i % EXL3_BLOCK,
-                   all[i / EXL3_BLOCK][i % EXL3_BLOCK]);
-        __threadfence();
-        __syncthreads();
         if (threadIdx.x == 0)
             before = atomicAdd(arrived, 1u);
         __syncthreads();
@@ -266,6 +271,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32) {
             const f32 *at = group + (u64)(i / EXL3_BLOCK) * p.n_out + i % EXL3_BLOCK;
             f32 sum = 0;
+#pragma unroll 8
             for (u32 s = 0; s < p.n_splits; s++)
                 sum += __ldcg(at + s * split);
             all[i / EXL3_BLOCK][i % EXL3_BLOCK] = sum;
@@ -276,7 +282,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         return true;
     }
 
-    __device__ __forceinline__ void finish(f32 (*all)[EXL3_BLOCK])
+    __device__ __forceinline__ void finish()
     {
         for (u32 row = warp; row < n_rows; row += TRELLIS_WARPS) {
             u32 first = blockIdx.x * EXL3_BLOCK + 4 * lane;
@@ -298,8 +304,6 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
 
     __device__ __forceinline__ void run()
     {
-        __shared__ f32 all[EIGHTS * 8][EXL3_BLOCK];
-
         if (n_rows > 0) {
             for (u32 i = 0; i < DEPTH - 1; i++)
                 fetch(first_tile() + i);
@@ -312,16 +316,18 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         __syncthreads();
         multiply();
         copies_wait<0>();
-        add_up(all);
-        if (gather(all))
-            finish(all);
+        __syncthreads();
+        store_sums();
+        __syncthreads();
+        if (gather())
+            finish();
     }
 };
 
 extern __shared__ uint4 trellis_shared[];
 
 #define TRELLIS_KERNEL(bits, name, codebook, eights)                                        \
-    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, eights == 1 ? 3 : 2)                        \
+    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, eights == 1 ? 3 : 2)   \
         trellis_##name##_##bits##_##eights(const __grid_constant__ struct trellis_params p) \
     {                                                                                       \
         struct trellis_kernel<bits, codebook, eights> k(p, (u32 *)trellis_shared);          \

@@ -43,12 +43,13 @@ struct trellis_expand_params { // trellis_expand.cu: rows of the matrix that act
     u32 bits, codebook, exact;
 };
 
-// Shared memory of a block of trellis.cu.
-SHARED_INLINE u32 trellis_depth(u32 bits) // stages of a warp's pipeline
+// Shared memory of a block of trellis.cu: scales, and the warps' rings of codes and the rows, whose place the
+// warps' sums take at the end.
+SHARED_INLINE u32 trellis_depth(u32 bits) // stages of a ring
 {
     return bits <= 4 ? 8 : 4;
 }
-SHARED_INLINE u32 trellis_ring_bytes(u32 bits)
+SHARED_INLINE u32 trellis_ring_bytes(u32 bits) // of all warps
 {
     return TRELLIS_WARPS * trellis_depth(bits) * TRELLIS_TILES * 32 * bits;
 }
@@ -56,8 +57,13 @@ SHARED_INLINE u32 trellis_lane_bytes(u32 codebook) // of eight rows' part of a t
 {
     return codebook == EXL3_MUL1 ? 4 : 8;
 }
+SHARED_INLINE u32 trellis_scales_bytes(u32 split_blocks, u32 eights)
+{
+    return (split_blocks * eights * 8 * 8 + 15) / 16 * 16;
+}
 SHARED_INLINE u32 trellis_shared_bytes(u32 bits, u32 codebook, u32 split_blocks, u32 eights)
 {
-    u32 rows = split_blocks * 8 * 32 * trellis_lane_bytes(codebook) * eights;
-    return trellis_ring_bytes(bits) + rows + split_blocks * eights * 8 * 8;
+    u32 rows = split_blocks * 8 * 32 * trellis_lane_bytes(codebook) * eights,
+        codes = trellis_ring_bytes(bits) + rows, sums = TRELLIS_SHARERS * eights * 8 * EXL3_BLOCK * 4;
+    return trellis_scales_bytes(split_blocks, eights) + (codes > sums ? codes : sums);
 }

@@ -30,9 +30,10 @@ static __device__ __forceinline__ void bring_near(const void *at) // into the L2
 }
 #endif
 
-// Where a lane's window of a tile lies: words, and bits before it in the first.
+// Where a lane's window of a tile lies: words, and bits before it in the first, which of 4 and 8 bits are all
+// alike.
 template <u32 BITS> struct lane_window {
-    static constexpr u32 WORDS = BITS <= 4 ? 2 : 3;
+    static constexpr u32 WORDS = BITS <= 4 ? 2 : 3, ALIKE = (32 - (16 - BITS)) % 32;
     u32 word[3], skip;
 
     __device__ __forceinline__ lane_window(u32 lane)
@@ -45,6 +46,27 @@ template <u32 BITS> struct lane_window {
     }
 };
 
+// 16 bits of a word, from `first` on, counted from the highest.
+template <u32 FIRST> static __device__ __forceinline__ u32 bits_16(u32 word)
+{
+    return FIRST == 8 ? __byte_perm(word, 0, 0x4421) : word << FIRST >> 16;
+}
+
+// States I to 7 of words in which they begin at bit FIRST.
+template <u32 BITS, u32 FIRST, u32 I>
+static __device__ __forceinline__ void take_states(const u32 (&w)[4], u32 (&states)[8])
+{
+    if constexpr (I < 8) {
+        constexpr u32 at = FIRST + I * BITS, word = at / 32, before = at % 32;
+        if constexpr (before <= 16)
+            states[I] = bits_16<before>(w[word]);
+        else
+            states[I] = bits_16<(before >= 24 ? 8 : 0)>(
+                __funnelshift_l(w[word + 1], w[word], before >= 24 ? before - 8 : before));
+        take_states<BITS, FIRST, I + 1>(w, states);
+    }
+}
+
 template <u32 BITS>
 static __device__ __forceinline__ void tile_states(const u32 *tile, const struct lane_window<BITS> &at,
                                                    u32 (&states)[8])
@@ -53,14 +75,13 @@ static __device__ __forceinline__ void tile_states(const u32 *tile, const struct
 
     if (lane_window<BITS>::WORDS == 3)
         w[2] = tile[at.word[2]];
+    if constexpr (BITS % 4 == 0) {
+        take_states<BITS, lane_window<BITS>::ALIKE, 0>(w, states);
+    } else {
 #pragma unroll
-    for (u32 i = 0; i < 3; i++)
-        w[i] = __funnelshift_l(w[i + 1], w[i], at.skip);
-#pragma unroll
-    for (u32 i = 0; i < 8; i++) {
-        const u32 word = i * BITS / 32, before = i * BITS % 32;
-        states[i] =
-            before <= 16 ? w[word] << before >> 16 : __funnelshift_l(w[word + 1], w[word], before) >> 16;
+        for (u32 i = 0; i < 3; i++)
+            w[i] = __funnelshift_l(w[i + 1], w[i], at.skip);
+        take_states<BITS, 0, 0>(w, states);
     }
 }
 
