@@ -151,9 +151,13 @@ static void multiply_vec(const struct cpu_call *call, const struct exl3 *m, uint
         for (uint32_t i = 0; i < m->n_in / EXL3_BLOCK * n_tiles; i++) {
             uint32_t in = i / n_tiles, tile = i % n_tiles;
             kernels->decode(m, in, out * n_tiles + tile, room->column);
-            for (uint32_t r = first; r < end; r++)
-                kernels->add(room->column, (const float *)cpu_row(call, MATMUL_WORK, r) + in * EXL3_BLOCK,
-                             room->sums[r - first][tile]);
+            kernels->add(room->column,
+                         &(struct trellis_rows){ .x = (const float *)cpu_row(call, MATMUL_WORK, first) +
+                                                      in * EXL3_BLOCK,
+                                                 .sums = room->sums[0][tile],
+                                                 .x_stride = m->n_in,
+                                                 .sums_stride = sizeof *room->sums / sizeof(float),
+                                                 .n = end - first });
         }
         for (uint32_t r = first; r < end; r++)
             write_vec_outputs(call, m, (uint32_t[2]){ out, r }, room->sums[r - first]);

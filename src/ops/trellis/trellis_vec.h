@@ -64,21 +64,46 @@ SIMD static void decode_column(const struct exl3 *m, uint32_t in, uint32_t tile_
     }
 }
 
-// sums: [8 / VT] of VT groups each.
-SIMD static void add_column(const float *w, const float *x, float *sums)
-{
-    vf acc[8 / VT];
+enum { VECTORS = 8 / VT, ROWS_AT_ONCE = VT == 1 ? 2 : 4, SUMS_AT_ONCE = 4 };
 
-    for (uint32_t g = 0; g < 8 / VT; g++)
-        acc[g] = vf_load(sums + 8 * VT * g);
-    for (uint32_t i = 0; i < 8; i++, w += 256, x += EXL3_TILE) {
-        vf four[4];
-        for (uint32_t j = 0; j < 4; j++)
-            four[j] = load_four(x + 4 * j);
-        for (uint32_t g = 0; g < 8 / VT; g++)
-            for (uint32_t j = 0; j < 4; j++)
-                acc[g] = multiply_add(vf_load(w + (4 * g + j) * 8 * VT), four[j], acc[g]);
+// n rows, so that a number is loaded once for them; sums `first` to first + 3 of each.
+VEC_INLINE void add_rows(const float *w, const struct trellis_rows *rows, uint32_t first, const uint32_t n)
+{
+    vf acc[ROWS_AT_ONCE][SUMS_AT_ONCE];
+
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t g = 0; g < SUMS_AT_ONCE; g++)
+            acc[r][g] = vf_load(rows->sums + r * rows->sums_stride + 8 * VT * (first + g));
+    for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t j = 0; j < 4; j++) {
+            const float *at = w + i * 256 + (4 * first + j) * 8 * VT;
+            vf four[ROWS_AT_ONCE];
+            for (uint32_t r = 0; r < n; r++)
+                four[r] = load_four(rows->x + r * rows->x_stride + i * EXL3_TILE + 4 * j);
+            for (uint32_t g = 0; g < SUMS_AT_ONCE; g++) {
+                vf number = vf_load(at + 4 * g * 8 * VT);
+                for (uint32_t r = 0; r < n; r++)
+                    acc[r][g] = multiply_add(number, four[r], acc[r][g]);
+            }
+        }
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t g = 0; g < SUMS_AT_ONCE; g++)
+            vf_store(rows->sums + r * rows->sums_stride + 8 * VT * (first + g), acc[r][g]);
+}
+
+SIMD static void add_column(const float *w, const struct trellis_rows *rows)
+{
+    struct trellis_rows at = *rows;
+
+    while (at.n > 0) {
+        uint32_t n = at.n >= ROWS_AT_ONCE ? ROWS_AT_ONCE : 1;
+        for (uint32_t g = 0; g < VECTORS; g += SUMS_AT_ONCE)
+            if (n > 1)
+                add_rows(w, &at, g, ROWS_AT_ONCE);
+            else
+                add_rows(w, &at, g, 1);
+        at.x += n * at.x_stride;
+        at.sums += n * at.sums_stride;
+        at.n -= n;
     }
-    for (uint32_t g = 0; g < 8 / VT; g++)
-        vf_store(sums + 8 * VT * g, acc[g]);
 }
