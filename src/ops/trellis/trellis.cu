@@ -37,6 +37,9 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     f32 *offsets;
     f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][EIGHTS * 8], in place of the ring and the rows
     u32 lane, warp, n_rows, first_row, first_block, n_blocks;
+    const u32 *source; // this lane's part of the next stage to fetch
+    u32 left, to;      // stages that are left to fetch; where this lane's part of the next one goes
+    u32 to_last;
 
     f32 sums[TRELLIS_TILES][2][4];
 
@@ -71,20 +74,32 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     {
         return n_blocks * 8 * (warp / 2 + 1) / TRELLIS_SHARERS;
     }
-    __device__ __forceinline__ void fetch(u32 tile)
+    __device__ __forceinline__ void begin_fetching()
     {
-        if (tile < end_tile()) {
-            u64 at = ((u64)(first_block * 8 + tile) * (p.n_out / EXL3_TILE) + blockIdx.x * 8 + warp % 2 * 4) *
-                     TILE_WORDS;
-            u32 *to = ring + (tile - first_tile()) % DEPTH * STAGE_WORDS;
+        source =
+            (const u32 *)p.codes +
+            ((u64)(first_block * 8 + first_tile()) * (p.n_out / EXL3_TILE) + blockIdx.x * 8 + warp % 2 * 4) *
+                TILE_WORDS +
+            lane * 4;
+        left = end_tile() - first_tile();
+        to = shared_place(ring + lane * 4);
+        keep(to);
+        to_last = to + (DEPTH - 1) * STAGE_WORDS * 4;
+        for (u32 i = 0; i < DEPTH - 1; i++)
+            fetch();
+    }
+    __device__ __forceinline__ void fetch()
+    {
+        if (left > 0) {
 #pragma unroll
-            for (u32 i = 0; i < (STAGE_WORDS / 4 + 31) / 32; i++) {
-                u32 word = (i * 32 + lane) * 4;
-                if (word < STAGE_WORDS)
-                    copy_begin((f32 *)(to + word), (const f32 *)p.codes + at + word, true);
-            }
+            for (u32 i = 0; i < (STAGE_WORDS / 4 + 31) / 32; i++)
+                if (i * 128 + lane * 4 < STAGE_WORDS)
+                    copy_to(to + i * 512, source + i * 128);
+            source += p.n_out / EXL3_TILE * TILE_WORDS;
+            left--;
         }
         copies_close();
+        to += to == to_last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
     }
 
     // A warp turns 128 columns of a row.
@@ -141,38 +156,31 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
             bring_near(p.svh + blockIdx.x * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
     }
 
-    // Whether this lane's row of the first or second eight exists.
-    __device__ __forceinline__ bool has_row(u32 eight) const
-    {
-        return eight < EIGHTS && eight * 8 + lane / 4 < n_rows;
-    }
-
-    // One tile of columns times four tiles of outputs.
+    // One tile of columns, whose codes lie at words[] and whose activations at at[], times four tiles of
+    // outputs.
     template <class SUM>
-    __device__ __forceinline__ void step(const struct lane_window<BITS> &window, u32 tile,
+    __device__ __forceinline__ void step(const u32 (&words)[3], u32 skip, const u32 (&at)[2],
                                          SUM (&into)[TRELLIS_TILES][2][4])
     {
-        const u32 *codes = ring + (tile - first_tile()) % DEPTH * STAGE_WORDS;
         u32 a[2][4]; // of bytes: of the first two inputs, of the last two, each four times
 
 #pragma unroll
         for (u32 e = 0; e < 2; e++) {
-            u32 at = ((e * p.split_blocks * 8 + tile) * 32 + lane) * LANE_WORDS;
             if constexpr (BYTES) {
-                u32 four = has_row(e) ? x[at] : 0;
+                u32 four = e < EIGHTS ? shared_word(at[e]) : 0;
                 a[0][e] = __byte_perm(four, 0, 0x0000);
                 a[0][2 + e] = __byte_perm(four, 0, 0x1111);
                 a[1][e] = __byte_perm(four, 0, 0x2222);
                 a[1][2 + e] = __byte_perm(four, 0, 0x3333);
             } else {
-                a[0][e] = has_row(e) ? x[at] : 0;
-                a[0][2 + e] = has_row(e) ? x[at + 1] : 0;
+                a[0][e] = e < EIGHTS ? shared_word(at[e]) : 0;
+                a[0][2 + e] = e < EIGHTS ? shared_word(at[e] + 4) : 0;
             }
         }
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++) {
             u32 s[8];
-            tile_states<BITS>(codes + i * TILE_WORDS, window, s);
+            tile_states<BITS>(words, i * TILE_WORDS * 4, skip, s);
 #pragma unroll
             for (u32 h = 0; h < 2; h++) {
                 const u32 *four = s + 4 * h;
@@ -192,18 +200,43 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     {
         typedef typename std::conditional<BYTES, i32, f32>::type sum;
         const struct lane_window<BITS> window(lane);
+        const bool exists[2] = { lane / 4 < n_rows, EIGHTS > 1 && 8 + lane / 4 < n_rows };
+        u32 tile = first_tile(), end = end_tile(), begin = shared_place(ring), words[3], skip = window.skip,
+            at[2];
 
-        for (u32 tile = first_tile(); tile < end_tile();) {
-            u32 end = min(end_tile(), (tile | 7) + 1), block = tile / 8;
+        // a row that does not exist is the first one again: nobody reads its sums
+        for (u32 e = 0; e < 2; e++)
+            at[e] = shared_place(
+                x + (((exists[e] ? e * p.split_blocks * 8 : 0) + tile) * 32 + (exists[e] ? lane : lane % 4)) *
+                        LANE_WORDS);
+#pragma unroll
+        for (u32 i = 0; i < 3; i++) {
+            words[i] = begin + window.at[i];
+            keep(words[i]);
+        }
+        keep(skip);
+        keep(at[0]);
+        keep(at[1]);
+        u32 last = words[0] + (DEPTH - 1) * STAGE_WORDS * 4; // then from the ring's begin on
+        while (tile < end) {
+            u32 n = min(end, (tile | 7) + 1) - tile, block = tile / 8;
             sum own[TRELLIS_TILES][2][4] = {};
-            for (; tile < end; tile++) {
+            tile += n;
+#pragma unroll 1
+            for (; n > 0; n--) {
                 copies_wait<DEPTH - 2>();
                 __syncwarp();
-                fetch(tile + DEPTH - 1);
-                step(window, tile, own);
+                fetch();
+                step(words, skip, at, own);
+                u32 next = words[0] == last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
+#pragma unroll
+                for (u32 i = 0; i < lane_window<BITS>::WORDS; i++)
+                    words[i] += next;
+                at[0] += 32 * LANE_WORDS * 4;
+                at[1] += 32 * LANE_WORDS * 4;
             }
-            f32 scale[2] = { has_row(0) ? scales[lane / 4 * p.split_blocks + block] : 0,
-                             has_row(1) ? scales[(8 + lane / 4) * p.split_blocks + block] : 0 };
+            f32 scale[2] = { exists[0] ? scales[lane / 4 * p.split_blocks + block] : 0,
+                             exists[1] ? scales[(8 + lane / 4) * p.split_blocks + block] : 0 };
 #pragma unroll
             for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
@@ -305,8 +338,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     __device__ __forceinline__ void run()
     {
         if (n_rows > 0) {
-            for (u32 i = 0; i < DEPTH - 1; i++)
-                fetch(first_tile() + i);
+            begin_fetching();
             prepare();
         }
         wait_for_inputs();
@@ -323,8 +355,6 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
             finish();
     }
 };
-
-extern __shared__ uint4 trellis_shared[];
 
 #define TRELLIS_KERNEL(bits, name, codebook, eights)                                        \
     extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, eights == 1 ? 3 : 2)   \

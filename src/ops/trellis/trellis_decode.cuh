@@ -7,6 +7,8 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/trellis/trellis_cuda.h"
 
+extern __shared__ uint4 trellis_shared[];
+
 #ifndef CUDA_EMULATED
 // d += a b, of halves: [16, 16] times [16, 8].
 static __device__ __forceinline__ void mma_f16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
@@ -28,13 +30,60 @@ static __device__ __forceinline__ void bring_near(const void *at) // into the L2
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
+static __device__ __forceinline__ u32 shared_place(const void *at)
+{
+    return (u32)__cvta_generic_to_shared(at);
+}
+static __device__ __forceinline__ u32 shared_word(u32 at)
+{
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
+    return word;
+}
+static __device__ __forceinline__ void copy_to(u32 to, const u32 *from) // 16 bytes, as tile.cuh's copies
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+// A number that the compiler keeps, where it would compute it anew at each use.
+static __device__ __forceinline__ void keep(u32 &number)
+{
+    asm volatile("" : "+r"(number));
+}
+// The upper word of two after a shift by N < 32.
+template <u32 N> static __device__ __forceinline__ u32 shift_two(u32 low, u32 high)
+{
+    u32 word;
+    asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "n"(N));
+    return word;
+}
+#else
+static u32 shared_place(const void *at)
+{
+    return (u32)((const u8 *)at - (const u8 *)trellis_shared);
+}
+static u32 shared_word(u32 at)
+{
+    return *(const u32 *)((const u8 *)trellis_shared + at);
+}
+static void copy_to(u32 to, const u32 *from)
+{
+    for (u32 i = 0; i < 4; i++)
+        ((u32 *)trellis_shared)[to / 4 + i] = from[i];
+}
+static void keep(u32 &)
+{
+}
+template <u32 N> static u32 shift_two(u32 low, u32 high)
+{
+    return __funnelshift_l(low, high, N);
+}
 #endif
 
 // Where a lane's window of a tile lies: words, and bits before it in the first, which of 4 and 8 bits are all
 // alike.
 template <u32 BITS> struct lane_window {
     static constexpr u32 WORDS = BITS <= 4 ? 2 : 3, ALIKE = (32 - (16 - BITS)) % 32;
-    u32 word[3], skip;
+    u32 at[3], skip; // at: in bytes
 
     __device__ __forceinline__ lane_window(u32 lane)
     {
@@ -42,7 +91,7 @@ template <u32 BITS> struct lane_window {
         skip = first % 32;
 #pragma unroll
         for (u32 i = 0; i < 3; i++)
-            word[i] = (first / 32 + i) % (8 * BITS);
+            at[i] = (first / 32 + i) % (8 * BITS) * 4;
     }
 };
 
@@ -62,25 +111,26 @@ static __device__ __forceinline__ void take_states(const u32 (&w)[4], u32 (&stat
             states[I] = bits_16<before>(w[word]);
         else
             states[I] = bits_16<(before >= 24 ? 8 : 0)>(
-                __funnelshift_l(w[word + 1], w[word], before >= 24 ? before - 8 : before));
+                shift_two<(before >= 24 ? before - 8 : before)>(w[word + 1], w[word]));
         take_states<BITS, FIRST, I + 1>(w, states);
     }
 }
 
+// words: where the lane's first word lies, and the others.
 template <u32 BITS>
-static __device__ __forceinline__ void tile_states(const u32 *tile, const struct lane_window<BITS> &at,
+static __device__ __forceinline__ void tile_states(const u32 (&words)[3], u32 tile, u32 skip,
                                                    u32 (&states)[8])
 {
-    u32 w[4] = { tile[at.word[0]], tile[at.word[1]], 0, 0 };
+    u32 w[4] = { shared_word(words[0] + tile), shared_word(words[1] + tile), 0, 0 };
 
     if (lane_window<BITS>::WORDS == 3)
-        w[2] = tile[at.word[2]];
+        w[2] = shared_word(words[2] + tile);
     if constexpr (BITS % 4 == 0) {
         take_states<BITS, lane_window<BITS>::ALIKE, 0>(w, states);
     } else {
 #pragma unroll
-        for (u32 i = 0; i < 3; i++)
-            w[i] = __funnelshift_l(w[i + 1], w[i], at.skip);
+        for (u32 i = 0; i < lane_window<BITS>::WORDS; i++)
+            w[i] = __funnelshift_l(w[i + 1], w[i], skip);
         take_states<BITS, 0, 0>(w, states);
     }
 }

@@ -82,8 +82,6 @@ static __device__ __forceinline__ void turn_lines(f32 *block, u32 step, u32 next
     __syncthreads();
 }
 
-extern __shared__ uint4 trellis_shared[];
-
 extern "C" __global__ void __launch_bounds__(TRELLIS_EXPAND_THREADS)
     trellis_expand(const __grid_constant__ struct trellis_expand_params p)
 {
