@@ -269,6 +269,27 @@ static void a_step_of_a_deep_mixture_costs_what_it_should(void **state)
     unlink(path);
 }
 
+// The GPU's steps have more rows than a processor's, and the pages of a window grow with them.
+static void windows_are_as_large_on_both_sides(void **state)
+{
+    (void)state;
+    char path[64];
+    struct random_model_options shape = { .shape = "toy-gemma4", .type = "Q8_0", .output = path };
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct err err = { 0 };
+    struct verification v = { .n_rows = 5, .on_command = report, .n_bad = 1 };
+
+    snprintf(path, sizeof path, "/tmp/ingot-metal-%d.gguf", (int)getpid());
+    assert_ok(random_model_file(&shape, &err), &err);
+    o.device = "metal";
+    o.model = path;
+    o.n_batch = 0;
+    run_kernels(true, RANDOM);
+    assert_ok(engine_verify(&o, &v, &err), &err);
+    unlink(path);
+    assert_int_equal(v.n_bad, 0);
+}
+
 // Of a prompt of 40 rows one wants logits: the other rows of their buffer stay as they are.
 static void the_head_computes_the_rows_that_asked(void **state)
 {
@@ -370,6 +391,7 @@ int main(void)
         cmocka_unit_test(the_shipped_eyes_answer),
         cmocka_unit_test(greedy_text_is_the_cpu_s),
         cmocka_unit_test(every_command_is_the_plain_loop_s),
+        cmocka_unit_test(windows_are_as_large_on_both_sides),
         cmocka_unit_test(a_step_costs_what_it_should),
         cmocka_unit_test(a_step_of_a_deep_mixture_costs_what_it_should),
         cmocka_unit_test(the_head_computes_the_rows_that_asked),

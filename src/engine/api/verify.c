@@ -186,6 +186,7 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
         const struct stage_shape *shape = &engines[0]->loaded->stages[0].shape;
         other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
         other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
+        other.n_batch = engines[0]->batch->max_rows; // pages of a window are as many as a step may need
         loaded[1] = engine_load(engines[1], &other, err);
     }
     v->n_bad = 0;
