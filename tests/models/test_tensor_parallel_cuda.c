@@ -119,7 +119,7 @@ static struct said_by_gpus logits_of(uint32_t most_rows, bool exact, uint32_t n_
     struct said_by_gpus said = { .n_vocab = info.n_vocab,
                                  .logits = calloc((size_t)(N_PROMPT + 40) * info.n_vocab, sizeof(float)) };
     ask(engine, 1, 40, &said);
-    assert_int_equal(count_packed(engine) > 0, model && most_rows > 0 && !exact && n_batch == 7);
+    assert_int_equal(count_packed(engine) > 0, model && most_rows > 0 && !exact);
     ingot_engine_close(engine);
     return said;
 }
