@@ -124,10 +124,9 @@ static void print_json(const struct plan *p)
     out_json(json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages,
                        "for", p->many ? "many" : "one", "depth", (int)p->depth, "n_experts_away",
                        (int)p->n_away, "draft_bytes", (json_int_t)p->draft_bytes, "tokens_per_second",
-                       per_second(1, p->token_ns), "streams", (int)p->n_many,
-                       "streams_tokens_per_second", per_second(p->n_many, p->many_ns),
-                       "prompt_tokens_per_second", per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns),
-                       "long_prompt_tokens_per_second",
+                       per_second(1, p->token_ns), "streams", (int)p->n_many, "streams_tokens_per_second",
+                       per_second(p->n_many, p->many_ns), "prompt_tokens_per_second",
+                       per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns), "long_prompt_tokens_per_second",
                        per_second(p->n_rows[PROBE_PROMPT], p->long_prompt_ns), "prompt_rows",
                        (int)p->n_rows[PROBE_PROMPT], "n_probed", (int)p->n_probed),
              JSON_INDENT(2));

@@ -126,8 +126,9 @@ static bool normed_fuses(const struct tape *t, const struct matmul_normed *m)
     bool fuses = tape_fuses(t, OP_matmul_normed);
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        fuses = fuses && (!all[i] || (!all[i]->lora && !trellis_multiplies(all[i]) &&
-                                      (!m->v || all[i]->n_rows % 2 == 0)));
+        fuses =
+            fuses &&
+            (!all[i] || (!all[i]->lora && !trellis_multiplies(all[i]) && (!m->v || all[i]->n_rows % 2 == 0)));
     return fuses;
 }
 
