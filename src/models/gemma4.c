@@ -319,17 +319,15 @@ static void dense_and_experts(struct tape *t, const struct model_stage *s, uint3
     const struct gemma4_weights *w = stage_layer_own(s, l);
     float eps = s->model->factors.eps;
     const struct weight *dense_norm = w->dense_out_norm;
-    struct tensor dense = dense_part(t, s, l, x, &dense_norm), in = tape_tensor(t, x.n_cols, ROWS_STEP);
+    struct tensor dense = dense_part(t, s, l, x, &dense_norm);
 
-    tape_label(t, "layer%u.experts_in", l);
-    op_rmsnorm(t, (struct rmsnorm){ .out = in, .in = x, .scale = w->expert_norm, .eps = eps });
     struct tensor sum = mixture_sum(
         t, s, l, x,
         &(struct mixture_router){ .rule = { ROUTE_SOFTMAX, .n_groups = 1, .n_used_groups = 1, .scale = 1 },
                                   .norm = w->router_norm,
                                   .expert_scale = w->expert_scale,
                                   .gain = 1 / sqrtf((float)x.n_cols),
-                                  .in = in });
+                                  .expert_norm = w->expert_norm });
     tape_label(t, "layer%u.experts_out", l);
     op_rmsnorm_sum(
         t, (struct rmsnorm_sum){ .out = x,

@@ -2,6 +2,7 @@
 #include "models/mixture.h"
 #include "base/log.h"
 #include "ops/moe/moe.h"
+#include "ops/rmsnorm/rmsnorm.h"
 
 static bool groups_check(const struct model *m, struct err *err)
 {
@@ -157,12 +158,26 @@ void mixture_record(struct tape *t, const struct model_stage *s)
 
 static void record_parts(struct tape *t, const struct moe *m, uint32_t l)
 {
+    if (m->expert_norm) {
+        tape_label(t, "layer%u.experts_in", l);
+        op_rmsnorm(t, (struct rmsnorm){
+                          .out = m->up.in, .in = m->route.in, .scale = m->expert_norm, .eps = m->route.eps });
+    }
     tape_label(t, "layer%u.route", l);
     op_route(t, m->route);
     tape_label(t, "layer%u.experts_up", l);
     op_experts_up(t, m->up);
     tape_label(t, "layer%u.experts_down", l);
     op_experts_down(t, m->down);
+}
+
+// Ranks choose experts by the same bits: all by the parts.
+static void record(struct tape *t, const struct model_stage *s, const struct moe *m, uint32_t l)
+{
+    tape_label(t, "layer%u.experts", l);
+    if (s->model->n_ranks || !op_moe(t, m))
+        record_parts(t, m, l);
+    block_rank_sum(t, s, m->down.out);
 }
 
 void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -174,10 +189,7 @@ void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, stru
     }
     struct moe m = moe_of(t, s, l, x, rule);
 
-    tape_label(t, "layer%u.experts", l);
-    if (s->model->n_ranks || !op_moe(t, &m)) // ranks choose experts by the same bits: all by the parts
-        record_parts(t, &m, l);
-    block_rank_sum(t, s, x);
+    record(t, s, &m, l);
 }
 
 struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -188,11 +200,11 @@ struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t 
     m.route.norm = r->norm;
     m.route.expert_scale = r->expert_scale;
     m.route.gain = r->gain;
-    m.up.in = r->in;
+    m.expert_norm = r->expert_norm;
+    m.up.in = tape_tensor(t, x.n_cols, ROWS_STEP);
     m.down.add = (struct tensor){ 0 };
     m.down.out = block_rank_tensor(t, s, x.n_cols);
-    record_parts(t, &m, l);
-    block_rank_sum(t, s, m.down.out);
+    record(t, s, &m, l);
     return m.down.out;
 }
 

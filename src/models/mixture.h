@@ -118,12 +118,13 @@ uint64_t mixture_scratch_cols(const struct model *m);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
 void mixture_block(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule);
-// The weighted sum alone of what experts make of `in`, where the router has a norm and factors of its own.
+// The weighted sum alone of what experts make of rmsnorm(x) * expert_norm, where the router has a norm and
+// factors of its own.
 struct mixture_router {
     struct route_rule rule;
     const struct weight *norm, *expert_scale; // of op_route, on x
     float gain;
-    struct tensor in; // of the experts
+    const struct weight *expert_norm;
 };
 struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                           const struct mixture_router *r);

@@ -298,9 +298,13 @@ static void blocks_of_every_format(void **state)
             experts_shape.shared = formats[i % 5 == 0 ? (f + 1) % N_FORMATS : f];
             bool alike = experts_shape.n_shared == 0 || experts_shape.shared == formats[f];
             c.bias = i % 4 == 1;
+            experts_shape.biases = (f + i) % 2;
+            experts_shape.own_norm = i % 4 >= 2;
+            experts_shape.alone = (f + i) % 5 == 3;
+            experts_shape.activation = f % 2 ? ACTIVATION_GELU_TANH : ACTIVATION_SILU;
             if (experts_shape.n_experts > 160 || (f + i) % 3)
                 continue; // the plain loop's time: every format with a third of the routers
-            bool taken = quantised && alike && !grouped && !experts_shape.shared_gate &&
+            bool taken = quantised && alike && !grouped &&
                          (experts_shape.rule.scores == ROUTE_SIGMOID || !experts_shape.select_bias);
             compare_moe(&c, taken ? BY_ROW : BY_PARTS);
         }
@@ -337,36 +341,87 @@ static void blocks_of_many_rows(void **state)
         }
 }
 
+// Whose experts have few bytes enough, or whose weights take turns in a block's memory.
 static void blocks_of_real_models(void **state)
 {
     static const struct {
-        uint32_t model; // Qwen3-30B-A3B, OLMoE-1B-7B, GLM-4.7-Flash
+        uint32_t model; // Qwen3-30B-A3B, OLMoE-1B-7B, GLM-4.7-Flash, gpt-oss-20b
         struct route_rule rule;
-        bool select_bias;
-    } blocks[] = { { 0, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 }, false },
-                   { 1, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 }, false },
-                   { 3, { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f, 1.8f }, true } };
+        bool select_bias, biases;
+    } blocks[] = { { 0, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 }, false, false },
+                   { 1, { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 }, false, false },
+                   { 3, { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f, 1.8f }, true, false },
+                   { 2, { ROUTE_CHOSEN, 1, 1, ROUTE_BEST, 0, 0, 1 }, false, true } };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-        struct op_shape c = { .format = QUANT_Q4_0,
+        enum quant format = blocks[i].biases ? QUANT_MXFP4 : QUANT_Q4_0;
+        struct op_shape c = { .format = format,
                               .rows = 1,
                               .most_rows = 1,
                               .n_cols = expert_models[blocks[i].model].n_cols,
                               .n_out = expert_models[blocks[i].model].n_ffn,
+                              .bias = blocks[i].biases,
                               .limit = 1e-3 };
         experts_shape = expert_models[blocks[i].model].shape;
-        experts_shape.shared = QUANT_Q4_0;
+        experts_shape.shared = format;
         experts_shape.rule = blocks[i].rule;
         experts_shape.select_bias = blocks[i].select_bias;
+        experts_shape.biases = blocks[i].biases;
         compare_moe(&c, BY_ROW);
-        c.format = QUANT_Q8_0; // too long for a block's memory
-        compare_moe(&c, BY_PARTS);
-        c.format = QUANT_Q4_0;
+        c.format = experts_shape.shared = QUANT_Q8_0;
+        compare_moe(&c, BY_ROW);
+        c.format = experts_shape.shared = format;
         c.exact = true;
         c.limit = 1e-10;
         compare_moe(&c, BY_PARTS);
+    }
+}
+
+// clang-format off
+#define SOFTMAX_RULE { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 }
+#define GEMMA4(experts) { .n_experts = experts, .n_slots = 8, .rule = SOFTMAX_RULE, .expert_scale = true, \
+        .own_norm = true, .alone = true, .gain = 0.0188f, .activation = ACTIVATION_GELU_TANH }
+// Forms that once left the kernel for one row.
+static const struct {
+    enum quant format, down; // down 0: the same
+    uint32_t n_cols, n_ffn;
+    struct experts_shape shape;
+    int by;
+} forms[] = {
+    // Qwen3.5-35B-A3B, but for the number of experts; and with it
+    { QUANT_Q4_0, 0, 2048, 512, { .n_experts = 48, .n_slots = 8, .n_shared = 512, .shared = QUANT_Q4_0,
+        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW },
+    { QUANT_Q4_K, 0, 512, 256, { .n_experts = 256, .n_slots = 8, .n_shared = 512, .shared = QUANT_Q4_K,
+        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW },
+    { QUANT_Q4_0, 0, 2816, 704, GEMMA4(128), BY_ROW },
+    { QUANT_Q8_0, 0, 2816, 704, GEMMA4(16), BY_ROW },
+    // Qwen3-30B-A3B in Q4_K_M, GLM-4.7-Flash in Q5_K_M
+    { QUANT_Q4_K, QUANT_Q6_K, 2048, 768, { .n_experts = 24, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_ROW },
+    { QUANT_Q5_K, QUANT_Q6_K, 2048, 1536, { .n_experts = 12, .n_slots = 4, .n_shared = 1536,
+        .shared = QUANT_Q5_K, .select_bias = true, .rule = { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f,
+        1.8f } }, BY_ROW },
+    { QUANT_Q4_0, QUANT_Q6_K, 512, 256, { .n_experts = 9, .n_slots = 3, .rule = SOFTMAX_RULE }, BY_PARTS },
+    // a round twice is more than a block's memory
+    { QUANT_Q8_0, 0, 4096, 512, { .n_experts = 8, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_PARTS },
+};
+// clang-format on
+
+static void blocks_with_gates_norms_and_two_formats(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct op_shape c = { .format = forms[i].format,
+                              .other = forms[i].down,
+                              .rows = 1,
+                              .most_rows = 1,
+                              .n_cols = forms[i].n_cols,
+                              .n_out = forms[i].n_ffn,
+                              .limit = 1e-3 };
+        experts_shape = forms[i].shape;
+        compare_moe(&c, forms[i].by);
     }
 }
 
@@ -408,6 +463,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_of_every_format),
         cmocka_unit_test(blocks_of_many_rows),
         cmocka_unit_test(blocks_of_real_models),
+        cmocka_unit_test(blocks_with_gates_norms_and_two_formats),
         cmocka_unit_test(blocks_of_a_bad_row_are_no_numbers),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -10,6 +10,7 @@ struct experts_shape { // what struct op_shape lacks
     float limit;
     bool select_bias, shared_gate, one_for_all; // the rows choose alike
     bool expert_scale, alone;                   // nothing is added to the sum
+    bool own_norm, biases;                      // of the experts in one operation
     float gain;
     enum activation activation;
 };
@@ -145,45 +146,54 @@ static inline void record_experts_down(struct side *s, const struct op_shape *c)
 }
 
 // The whole block. Its input is small beside what the experts add, else their errors would not show in the
-// result; eps is smaller still.
+// result; eps is smaller still. c->other: the format of down.
 static inline void record_moe(struct side *s, const struct op_shape *c)
 {
     const struct experts_shape *e = &experts_shape;
     uint32_t n = e->n_experts * c->n_out, n_hidden = experts_hidden_cols(e->n_slots, c->n_out, e->n_shared);
+    enum quant of_down = c->other ? c->other : c->format;
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
-    struct route route = { .in = in,
-                           .normed = tape_tensor(s->tape, c->n_cols, ROWS_STEP),
-                           .ids = tape_tensor(s->tape, e->n_slots, ROWS_STEP),
-                           .weights = tape_tensor(s->tape, e->n_slots + 1, ROWS_STEP),
-                           .norm = side_router_norm(s, c->n_cols),
-                           .router = side_weight(s, QUANT_F32, e->n_experts, c->n_cols),
-                           .bias = c->bias ? side_vector(s, e->n_experts) : NULL,
-                           .select_bias = e->select_bias ? side_vector(s, e->n_experts) : NULL,
-                           .shared_gate = e->shared_gate ? side_vector(s, c->n_cols) : NULL,
-                           .rule = e->rule,
-                           .eps = 1e-20f };
-    struct experts_up up = { .out = tape_tensor(s->tape, n_hidden, ROWS_STEP),
-                             .in = route.normed,
-                             .ids = route.ids,
+    struct moe m = { 0 };
+
+    m.route = (struct route){ .in = in,
+                              .normed = tape_tensor(s->tape, c->n_cols, ROWS_STEP),
+                              .ids = tape_tensor(s->tape, e->n_slots, ROWS_STEP),
+                              .weights = tape_tensor(s->tape, e->n_slots + 1, ROWS_STEP),
+                              .norm = side_router_norm(s, c->n_cols),
+                              .router = side_weight(s, QUANT_F32, e->n_experts, c->n_cols),
+                              .bias = c->bias ? side_vector(s, e->n_experts) : NULL,
+                              .select_bias = e->select_bias ? side_vector(s, e->n_experts) : NULL,
+                              .shared_gate = e->shared_gate ? side_vector(s, c->n_cols) : NULL,
+                              .expert_scale = e->expert_scale ? side_vector(s, e->n_experts) : NULL,
+                              .rule = e->rule,
+                              .eps = 1e-20f,
+                              .gain = e->gain };
+    m.expert_norm = e->own_norm ? side_vector(s, c->n_cols) : NULL;
+    m.up =
+        (struct experts_up){ .out = tape_tensor(s->tape, n_hidden, ROWS_STEP),
+                             .in = e->own_norm ? tape_tensor(s->tape, c->n_cols, ROWS_STEP) : m.route.normed,
+                             .ids = m.route.ids,
                              .gate = side_weight(s, c->format, n, c->n_cols),
                              .up = side_weight(s, c->format, n, c->n_cols),
+                             .gate_bias = e->biases ? side_vector(s, n) : NULL,
+                             .up_bias = e->biases ? side_vector(s, n) : NULL,
                              .n_experts = e->n_experts,
-                             .activation = ACTIVATION_SILU,
+                             .activation = e->activation,
                              .limit = e->limit };
-    struct experts_down down = { .in = up.out,
-                                 .ids = route.ids,
-                                 .weights = route.weights,
-                                 .down = side_weight(s, c->other ? c->other : c->format,
-                                                     e->n_experts * c->n_cols, c->n_out),
-                                 .add = in,
-                                 .n_experts = e->n_experts };
+    m.down = (struct experts_down){ .in = m.up.out,
+                                    .ids = m.route.ids,
+                                    .weights = m.route.weights,
+                                    .down = side_weight(s, of_down, e->n_experts * c->n_cols, c->n_out),
+                                    .bias = e->biases ? side_vector(s, e->n_experts * c->n_cols) : NULL,
+                                    .add = e->alone ? (struct tensor){ 0 } : in,
+                                    .n_experts = e->n_experts };
     if (e->n_shared) {
-        up.shared_gate = side_weight(s, e->shared, e->n_shared, c->n_cols);
-        up.shared_up = side_weight(s, e->shared, e->n_shared, c->n_cols);
-        down.shared = side_weight(s, e->shared, c->n_cols, e->n_shared);
+        m.up.shared_gate = side_weight(s, e->shared, e->n_shared, c->n_cols);
+        m.up.shared_up = side_weight(s, e->shared, e->n_shared, c->n_cols);
+        m.down.shared = side_weight(s, e->shared == c->format ? of_down : e->shared, c->n_cols, e->n_shared);
     }
-    down.out = side_tensor(s, c->n_cols, ROWS_STEP);
-    assert_true(op_moe(s->tape, &(struct moe){ route, up, down }));
+    m.down.out = side_tensor(s, c->n_cols, ROWS_STEP);
+    assert_true(op_moe(s->tape, &m));
 }
 
 static inline void side_scale_input(struct side *s, float factor)

@@ -2,10 +2,11 @@
 #include "ops/moe/moe.h"
 #include <string.h>
 #include "ops/ops.h"
+#include "ops/rmsnorm/rmsnorm.h"
 
 // What the parts hand on, and a workspace for one part at a time, in the order in which they lie in the
 // operation's own.
-enum { NORMED, IDS, WEIGHTS, LOGITS, HIDDEN, WORK, N_PLACES };
+enum { NORMED, EXPERTS_IN, IDS, WEIGHTS, LOGITS, HIDDEN, WORK, N_PLACES };
 
 static uint32_t work_cols(const struct experts_args *e)
 {
@@ -19,11 +20,9 @@ static uint32_t place_cols(const struct moe_args *a, uint32_t place)
 {
     const struct experts_args *e = &a->experts;
     const uint32_t cols[N_PLACES] = {
-        [NORMED] = e->n_cols,
-        [IDS] = e->n_slots,
-        [WEIGHTS] = e->n_slots + 1,
-        [LOGITS] = e->n_experts,
-        [HIDDEN] = experts_hidden_cols(e->n_slots, e->n_ffn, e->n_shared),
+        [NORMED] = e->n_cols,    [EXPERTS_IN] = a->own_norm ? e->n_cols : 0,
+        [IDS] = e->n_slots,      [WEIGHTS] = e->n_slots + 1,
+        [LOGITS] = e->n_experts, [HIDDEN] = experts_hidden_cols(e->n_slots, e->n_ffn, e->n_shared),
         [WORK] = work_cols(e),
     };
     return cols[place];
@@ -44,26 +43,43 @@ uint32_t moe_work_cols(const struct moe_args *args)
     return place_at(args, N_PLACES);
 }
 
+// What the operation can be: the parts read one another's results, and nothing else reads them.
+static bool parts_fit(const struct tape *t, const struct moe *m)
+{
+    bool own_norm = m->expert_norm != NULL;
+
+    return !tape_limits(t)->invariant && tape_fuses(t, OP_moe) &&
+           own_norm == (m->up.in.id != m->route.normed.id) &&
+           (!m->down.add.id || m->down.add.id == m->route.in.id);
+}
+
+static bool norm_fits(struct tape *t, const struct weight *norm, uint32_t n_cols)
+{
+    if (!norm || (norm->format == QUANT_F32 && norm->layout == LAYOUT_FILE && norm->n_rows == 1 &&
+                  norm->n_cols == n_cols))
+        return true;
+    tape_fail(t, "moe: %s has %u rows of %u numbers; want one row of %u in F32", norm->name, norm->n_rows,
+              norm->n_cols, n_cols);
+    return false;
+}
+
 bool op_moe(struct tape *t, const struct moe *m)
 {
-    const struct tape_limits *limits = tape_limits(t);
     const struct experts_up *up = &m->up;
     const struct experts_down *down = &m->down;
-    struct moe_args args = { 0 };
+    struct moe_args args = { .own_norm = m->expert_norm != NULL, .adds = down->add.id != 0 };
     struct experts_args of_up;
 
-    bool usual =
-        !m->route.expert_scale && m->route.gain == 0 && down->add.id && up->in.id == m->route.normed.id;
-
-    if (!usual || limits->invariant || !tape_fuses(t, OP_moe) || !route_check(t, &m->route, &args.route) ||
-        !experts_up_check(t, up, &of_up) || !experts_down_check(t, down, &args.experts))
+    if (!parts_fit(t, m) || !route_check(t, &m->route, &args.route) || !experts_up_check(t, up, &of_up) ||
+        !experts_down_check(t, down, &args.experts) || !norm_fits(t, m->expert_norm, args.route.n_cols))
         return false;
     args.experts.activation = of_up.activation;
     args.experts.limit = of_up.limit;
     const struct weight *const weights[] = {
         m->route.norm, m->route.router, m->route.bias, m->route.select_bias, m->route.shared_gate,
         up->gate,      up->up,          down->down,    up->gate_bias,        up->up_bias,
-        down->bias,    up->shared_gate, up->shared_up, down->shared
+        down->bias,    up->shared_gate, up->shared_up, down->shared,         m->route.expert_scale,
+        m->expert_norm
     };
     struct tensor work = tape_tensor(t, moe_work_cols(&args), ROWS_STEP);
     struct command *c = tape_add(t, OP_moe, "moe", &args, sizeof args);
@@ -110,7 +126,7 @@ static void route_part(const struct command *c, struct command *part)
     const struct moe_args *a = (const struct moe_args *)c->args;
 
     *part = part_of(c, OP_route, "route", &a->route, sizeof a->route);
-    part->n_operands = ROUTE_WEIGHTS + 1;
+    part->n_operands = ROUTE_EXPERT_SCALE + 1;
     part->operands[ROUTE_IN] = passed(c, MOE_IN);
     part->operands[ROUTE_NORM] = passed(c, MOE_NORM);
     part->operands[ROUTE_ROUTER] = passed(c, MOE_ROUTER);
@@ -121,6 +137,23 @@ static void route_part(const struct command *c, struct command *part)
     part->operands[ROUTE_NORMED] = placed(c, NORMED, true);
     part->operands[ROUTE_IDS] = placed(c, IDS, true);
     part->operands[ROUTE_WEIGHTS] = placed(c, WEIGHTS, true);
+    part->operands[ROUTE_EXPERT_SCALE] = passed(c, MOE_EXPERT_SCALE);
+}
+
+static void norm_part(const struct command *c, struct command *part)
+{
+    const struct moe_args *a = (const struct moe_args *)c->args;
+    struct rmsnorm_args args = {
+        .n_cols = a->route.n_cols, .n_groups = 1, .eps = a->route.eps, .rows = ROWS_STEP, .gain = 1
+    };
+
+    *part = part_of(c, OP_rmsnorm, "rmsnorm", &args, sizeof args);
+    if (!a->own_norm)
+        return;
+    part->n_operands = RMSNORM_OUT + 1;
+    part->operands[RMSNORM_IN] = passed(c, MOE_IN);
+    part->operands[RMSNORM_SCALE] = passed(c, MOE_EXPERT_NORM);
+    part->operands[RMSNORM_OUT] = placed(c, EXPERTS_IN, true);
 }
 
 static void up_part(const struct command *c, struct command *part)
@@ -129,7 +162,7 @@ static void up_part(const struct command *c, struct command *part)
 
     *part = part_of(c, OP_experts_up, "experts_up", &a->experts, sizeof a->experts);
     part->n_operands = EXPERTS_UP_OUT + 1;
-    part->operands[EXPERTS_UP_IN] = placed(c, NORMED, false);
+    part->operands[EXPERTS_UP_IN] = placed(c, a->own_norm ? EXPERTS_IN : NORMED, false);
     part->operands[EXPERTS_UP_IDS] = placed(c, IDS, false);
     part->operands[EXPERTS_UP_GATE] = passed(c, MOE_GATE);
     part->operands[EXPERTS_UP_UP] = passed(c, MOE_UP);
@@ -153,7 +186,8 @@ static void down_part(const struct command *c, struct command *part)
     part->operands[EXPERTS_DOWN_DOWN] = passed(c, MOE_DOWN);
     part->operands[EXPERTS_DOWN_BIAS] = passed(c, MOE_DOWN_BIAS);
     part->operands[EXPERTS_DOWN_SHARED] = passed(c, MOE_SHARED_DOWN);
-    part->operands[EXPERTS_DOWN_ADD] = passed(c, MOE_IN);
+    if (a->adds)
+        part->operands[EXPERTS_DOWN_ADD] = passed(c, MOE_IN);
     part->operands[EXPERTS_DOWN_WORK] = placed(c, WORK, true);
     part->operands[EXPERTS_DOWN_OUT] = passed(c, MOE_OUT);
 }
@@ -161,6 +195,7 @@ static void down_part(const struct command *c, struct command *part)
 void moe_parts(const struct command *c, struct command parts[MOE_N_PARTS])
 {
     route_part(c, &parts[MOE_ROUTE]);
+    norm_part(c, &parts[MOE_RMSNORM]);
     up_part(c, &parts[MOE_EXPERTS_UP]);
     down_part(c, &parts[MOE_EXPERTS_DOWN]);
 }

@@ -12,6 +12,9 @@
 //
 //   grid: one block an SM, all of which run at once; block: 16 warps, one pair or column each
 //
+// Pipeline: gate and up come in rounds of 16 pairs, down by slots. Where shared memory holds all of a block's
+// weights, all are requested when the ids are known; else rounds take turns, and the last warp to leave a
+// round requests what comes to its place. The gate of a shared expert is one more row of the router.
 // Exchange: words in memory that is zero between launches. A word that has arrived is not zero: a zero is
 // stored as -0. So there is no flag behind the data, and no fence is needed. Logits travel as fp32, hidden
 // numbers as bf16. The last block to read them makes them zero again.
@@ -20,12 +23,7 @@
 // Activations are int8 with a scale for each 32, packed by every block for itself; the router is fp32. A
 // column's sum is taken by one warp, lane l over blocks l, l + 32, ... of all slots' hidden numbers in a row:
 // its order depends on the shape alone.
-#include "gemm/cuda/activation.cuh"
-#include "gemm/cuda/pipeline.cuh"
-#include "gemm/cuda/row_int8.cuh"
-#include "ops/experts/experts_gated.cuh"
-#include "ops/moe/moe_cuda.h"
-#include "ops/route/route.cuh"
+#include "ops/moe/moe.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // bulk copies
 
@@ -34,27 +32,18 @@ enum { WARPS = MOE_THREADS / 32, MOST_OWN = 2 };
 struct moe_state {
     u64 full[MOE_MOST_ROUNDS + 1]; // barriers: of a round's weights, and of down's
     union {
-        alignas(16) u64 keys[MOE_KEYS];                  // order of the experts, no two alike
+        u32 keys[MOE_MOST_EXPERTS];                      // order of the experts; 0: none
         float2 pairs[MOE_MOST_ROUNDS * MOE_ROUND_PAIRS]; // sums, when the choice is made
     };
-    f32 logits[MOE_MOST_EXPERTS];
+    f32 logits[MOE_MOST_EXPERTS + 1];
     alignas(16) f32 sums[1 + MOST_OWN][WARPS]; // squares, then products with the block's rows of the router
-    f32 weights[ROUTE_MAX_SLOTS];
+    f32 weights[ROUTE_MAX_SLOTS + 1];          // of the slots, then of the shared expert
     u32 ids[ROUTE_MAX_SLOTS];
-    f32 factor; // the norm's
-    u32 last;   // block
+    u32 left[MOE_MOST_ROUNDS]; // warps that are done with a round
+    f32 factor;                // of the experts' norm
+    u32 last;                  // block
 };
 static_assert(sizeof(struct moe_state) <= MOE_STATE, "");
-
-struct span {
-    u32 first, n;
-};
-
-static __device__ __forceinline__ struct span groups_of(u32 each, u32 more)
-{
-    u32 first = each * blockIdx.x + min(blockIdx.x, more), n = each + (blockIdx.x < more);
-    return { first * MOE_GROUP, n * MOE_GROUP };
-}
 
 static __device__ __forceinline__ f32 no_zero(f32 v)
 {
@@ -89,24 +78,8 @@ static __device__ __forceinline__ uint4 load_word(const uint4 *at)
 
 // --- weights ---
 
-// Row i of some whose planes lie behind each other.
-static __device__ __forceinline__ struct plane_pointers row_of(const struct moe_rows &r, const u8 *at, u32 i)
-{
-    return { at + i * r.row[0], at + r.plane[1] + i * r.row[1], at + r.plane[2] + i * r.row[2],
-             at + r.plane[3] + i * r.row[3] };
-}
-template <u32 F> static constexpr __device__ bool has_plane(u32 plane)
-{
-    return plane == 1 ? layout_high_bytes(F, 256) > 0 : plane == 3 ? layout_has_super_blocks(F) : true;
-}
-// One lane: rows [first, first + n) of a matrix to rows `to` and on of those at `at`; one plane.
-static __device__ __forceinline__ void copy_plane(const struct moe_rows &r, const u8 *plane, u32 i, u32 first,
-                                                  u32 n, u32 at, u32 to, u32 full)
-{
-    copy_run(at + r.plane[i] + to * r.row[i], plane + (u64)first * r.row[i], n * r.row[i], full);
-}
-
-template <u32 F> struct block_weights {
+// F: the format of gate and up; G: of down.
+template <u32 F, u32 G> struct block_weights {
     const struct moe_params &p;
     struct moe_state &s;
     u8 *shared;
@@ -128,6 +101,15 @@ template <u32 F> struct block_weights {
     {
         return shared_address(&s.full[i]);
     }
+    __device__ __forceinline__ u8 *stage(u32 i) const
+    {
+        return shared + i % p.at.n_stages * p.at.stage_bytes;
+    }
+    __device__ __forceinline__ u8 *slot_at(u32 j) const
+    {
+        u32 own = p.at.own_slots;
+        return shared + (j < own ? p.at.own_at + j * p.at.slot_bytes : (j - own) * p.at.slot_bytes);
+    }
     __device__ __forceinline__ u32
     round_pairs(u32 i) const // of the shared expert's rounds the last may be empty
     {
@@ -146,91 +128,120 @@ template <u32 F> struct block_weights {
             expect_bytes(full(i), 2 * p.up.all * round_pairs(i));
         expect_bytes(full(p.n_rounds),
                      (p.route.n_slots * p.down.all + (p.n_shared ? p.shared_down.all : 0)) * columns.n);
-        if (p.step->n_rows > 0 && p.n_shared > 0)
-            copy_shared();
-    }
-    __device__ __forceinline__ void copy_shared() const
-    {
-        for (u32 i = 0; i < p.shared_rounds; i++) {
-            u32 first = shared_pairs.first + i * MOE_ROUND_PAIRS, n = round_pairs(i),
-                to = shared_address(shared) + 2 * i * p.round_bytes;
-            if (n > 0) {
-                copy_planes(p.up, p.w_shared_gate, first, n, to, full(i));
-                copy_planes(p.up, p.w_shared_up, first, n, to + p.round_bytes, full(i));
-            }
-        }
+        if (p.step->n_rows == 0 || p.n_shared == 0)
+            return;
+        for (u32 i = 0; i < min(p.shared_rounds, p.at.n_stages); i++)
+            for (u32 part = 0; part < 4; part++)
+                copy_part(i, part, 0);
         if (columns.n > 0)
-            copy_planes(p.shared_down, p.w_shared_down, columns.first, columns.n,
-                        shared_address(shared) + p.shared_down_at, full(p.n_rounds));
+            copy_columns(p.shared_down, p.w_shared_down, columns.first, shared + p.at.shared_at);
     }
-    static __device__ __forceinline__ void
-    copy_planes(const struct moe_rows &r, const struct weight_planes &w, u32 first, u32 n, u32 to, u32 full)
+    __device__ __forceinline__ void copy_columns(const struct moe_rows &r, const struct weight_planes &w,
+                                                 u32 first, const u8 *to) const
     {
-        copy_plane(r, w.quants, 0, first, n, to, 0, full);
-        if (has_plane<F>(1))
-            copy_plane(r, w.high, 1, first, n, to, 0, full);
-        copy_plane(r, w.scales, 2, first, n, to, 0, full);
-        if (has_plane<F>(3))
-            copy_plane(r, w.deltas, 3, first, n, to, 0, full);
+        copy_plane(r, w.quants, 0, first, columns.n, shared_address(to), 0, full(p.n_rounds));
+        copy_rest<G>(r, w, first, columns.n, shared_address(to), 0, full(p.n_rounds));
     }
-    // Of the slots' rounds in turn, each of the first four warps a part: gate's or up's quants, or their
-    // other planes. Lane 0 copies what belongs to a round's first slot, lane 1 to the second, if it has two.
-    __device__ __forceinline__ void copy_rounds(u32 warp) const
+    // One lane, a part of round i: gate's (0, 2) or up's (1, 3) quants (0, 1) or other planes (2, 3). half:
+    // the pairs of the round's first slot, or those of the next one, if it has some.
+    __device__ __forceinline__ void copy_part(u32 i, u32 part, u32 half) const
+    {
+        bool shared = i < p.shared_rounds;
+        const struct weight_planes &w = shared     ? part & 1 ? p.w_shared_up : p.w_shared_gate
+                                        : part & 1 ? p.w_up
+                                                   : p.w_gate;
+        u32 n = round_pairs(i), to = shared_address(stage(i)) + (part & 1) * (p.at.stage_bytes / 2), skip = 0,
+            first = shared_pairs.first + i * MOE_ROUND_PAIRS;
+        if (!shared) {
+            u32 slot = this->slot, at = this->at + (i - p.shared_rounds) * MOE_ROUND_PAIRS;
+            for (; at >= p.n_ffn; slot++)
+                at -= p.n_ffn;
+            u32 before = min(n, p.n_ffn - at);
+            skip = half ? before : 0;
+            n = half ? n - before : before;
+            first = n > 0 ? s.ids[slot + half] * p.n_ffn + (half ? 0 : at) : 0;
+        } else if (half) {
+            return;
+        }
+        if (n == 0)
+            return;
+        if (part < 2)
+            copy_plane(p.up, w.quants, 0, first, n, to, skip, full(i));
+        else
+            copy_rest<F>(p.up, w, first, n, to, skip, full(i));
+    }
+    // Of the slots' rounds that have places, one of four warps a part each.
+    __device__ __forceinline__ void copy_rounds(u32 part) const
     {
         u32 lane = threadIdx.x & 31;
-        const struct weight_planes &w = warp & 1 ? p.w_up : p.w_gate;
-        u32 slot = this->slot, at = this->at;
-
-        for (u32 i = p.shared_rounds; i < n_rounds; i++) {
-            u32 n = round_pairs(i), before = min(n, p.n_ffn - at), mine = lane ? n - before : before;
-            u32 to = shared_address(shared) + (2 * i + (warp & 1)) * p.round_bytes, skip = lane ? before : 0;
-            if (lane < 2 && mine > 0) {
-                u32 first = s.ids[slot + lane] * p.n_ffn + (lane ? 0 : at);
-                if (warp < 2)
-                    copy_plane(p.up, w.quants, 0, first, mine, to, skip, full(i));
-                if (warp >= 2 && has_plane<F>(1))
-                    copy_plane(p.up, w.high, 1, first, mine, to, skip, full(i));
-                if (warp >= 2)
-                    copy_plane(p.up, w.scales, 2, first, mine, to, skip, full(i));
-                if (warp >= 2 && has_plane<F>(3))
-                    copy_plane(p.up, w.deltas, 3, first, mine, to, skip, full(i));
-            }
-            at += n;
-            if (at >= p.n_ffn) {
-                at -= p.n_ffn;
-                slot++;
-            }
-        }
+        if (lane < 2)
+            for (u32 i = p.shared_rounds; i < min(n_rounds, p.at.n_stages); i++)
+                copy_part(i, part, lane);
     }
-    // A warp, a slot's columns of down: when the last round is there, since the slowest block's
-    // gate and up are what all wait for.
+    // A slot's columns of down, by one lane.
     __device__ __forceinline__ void copy_slot(u32 slot) const
     {
-        if ((threadIdx.x & 31) == 0 && columns.n > 0)
-            copy_planes(p.down, p.w_down, s.ids[slot] * p.route.n_cols + columns.first, columns.n,
-                        shared_address(shared) + p.down_at + slot * p.slot_bytes, full(p.n_rounds));
+        if (columns.n > 0)
+            copy_columns(p.down, p.w_down, s.ids[slot] * p.route.n_cols + columns.first, slot_at(slot));
+    }
+    // Of the slots that have places of their own, a warp one: when the last round is there, since the slowest
+    // block's gate and up are what all wait for.
+    __device__ __forceinline__ void copy_own_slots() const
+    {
+        if ((threadIdx.x & 31) == 0)
+            for (u32 slot = threadIdx.x / 32; slot < p.at.own_slots; slot += WARPS)
+                copy_slot(slot);
+    }
+    // A warp has multiplied round i. The last one requests what comes to its place.
+    __device__ __forceinline__ void leave_round(u32 i) const
+    {
+        u32 lane = threadIdx.x & 31, left = 0, next = i + p.at.n_stages,
+            first = i > 0 ? p.at.free_slots[i - 1] : 0,
+            last = i == n_rounds - 1 ? p.route.n_slots - p.at.own_slots : p.at.free_slots[i];
+
+        if (p.at.n_stages == p.n_rounds && last == first)
+            return;
+        __syncwarp();
+        if (lane == 0) {
+            __threadfence_block();
+            left = atomicAdd(&s.left[i], 1);
+        }
+        if (__shfl_sync(~0u, left, 0) != WARPS - 1)
+            return;
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        if (next < n_rounds && lane < 8)
+            copy_part(next, lane / 2, lane & 1);
+        for (u32 j = first + lane; j < last; j += 32)
+            copy_slot(p.at.own_slots + j);
     }
 };
 
 // --- the router ---
 
+static __device__ __forceinline__ struct float8 times(const struct float8 &v, const struct float8 &w)
+{
+    return { make_float4(v.a.x * w.a.x, v.a.y * w.a.y, v.a.z * w.a.z, v.a.w * w.a.w),
+             make_float4(v.b.x * w.b.x, v.b.y * w.b.y, v.b.z * w.b.z, v.b.w * w.b.w) };
+}
+
 // The row times the norm, as int8; its sum of squares and its products with up to two rows of the router.
 // Eight columns a thread.
 struct router_part {
-    struct float8 norm, rows[MOST_OWN], x; // x: the input times the norm
-    u32 n, n_own;                          // eights of a row; experts of this block
+    struct float8 norm, expert_norm, rows[MOST_OWN], x; // x: the input times the experts' norm
+    u32 n, n_own;                                       // eights of a row; logits of this block
 
     __device__ __forceinline__ void begin(const struct moe_params &p) // before the input is there
     {
         n = p.route.n_cols / 8;
-        n_own =
-            blockIdx.x < p.route.n_experts ? (p.route.n_experts - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+        n_own = blockIdx.x < p.n_logits ? (p.n_logits - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
         norm = load_eight(p.norm, threadIdx.x, n);
+        expert_norm = p.expert_norm ? load_eight(p.expert_norm, threadIdx.x, n) : norm;
 #pragma unroll
-        for (u32 i = 0; i < MOST_OWN; i++)
-            rows[i] = i < n_own ? load_eight(p.router + (u64)(blockIdx.x + i * gridDim.x) * p.route.n_cols,
-                                             threadIdx.x, n)
-                                : (struct float8){};
+        for (u32 i = 0; i < MOST_OWN; i++) {
+            u32 row = blockIdx.x + i * gridDim.x;
+            const f32 *at = row < p.route.n_experts ? p.router + (u64)row * p.route.n_cols : p.shared_gate;
+            rows[i] = i < n_own ? load_eight(at, threadIdx.x, n) : (struct float8){};
+        }
     }
     static __device__ __forceinline__ f32 dot(const struct float8 &a, const struct float8 &b)
     {
@@ -246,14 +257,13 @@ struct router_part {
         f32 sums[1 + MOST_OWN] = {};
 
         if (has_part()) {
-            struct float8 v = load_eight(p.in, threadIdx.x, n);
+            struct float8 v = load_eight(p.in, threadIdx.x, n), routed = times(v, norm);
             bool exists = threadIdx.x < n;
             sums[0] = exists ? squares_of(v) : 0;
-            x = { make_float4(v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w),
-                  make_float4(v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w) };
+            x = times(v, expert_norm);
 #pragma unroll
             for (u32 i = 0; i < MOST_OWN; i++)
-                sums[1 + i] = exists && i < n_own ? dot(x, rows[i]) : 0;
+                sums[1 + i] = exists && i < n_own ? dot(routed, rows[i]) : 0;
 #pragma unroll
             for (u32 i = 0; i <= MOST_OWN; i++)
                 sums[i] = i <= n_own ? warp_sum(sums[i]) : 0;
@@ -278,17 +288,24 @@ static __device__ __forceinline__ f32 sum_of_warps(const f32 (&sums)[WARPS])
            ((c.x + c.y) + (c.z + c.w) + ((d.x + d.y) + (d.z + d.w)));
 }
 
-static __device__ __forceinline__ void publish_logit(const struct moe_params &p, u32 expert, f32 logit)
+static __device__ __forceinline__ void publish_logit(const struct moe_params &p, u32 row, f32 logit)
 {
-    publish(p.logits + expert * MOE_LOGIT_WORDS,
-            __float_as_uint(no_zero(logit + (p.router_bias ? p.router_bias[expert] : 0))));
+    bool biased = p.router_bias && row < p.route.n_experts;
+    publish(p.logits + row * MOE_LOGIT_WORDS,
+            __float_as_uint(no_zero(logit + (biased ? p.router_bias[row] : 0))));
 }
 
-// A key for each expert: descending keys are the order of the choice.
-static __device__ __forceinline__ u64 order_key(f32 v, u32 expert)
+// Both factors, and the block's logits.
+static __device__ __forceinline__ void publish_logits(const struct moe_params &p, struct moe_state &s,
+                                                      u32 n_own)
 {
-    u32 bits = __float_as_uint(v + 0.0f); // of the two zeros one
-    return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~expert;
+    u32 i = threadIdx.x / 32;
+    f32 factor = rsqrtf(sum_of_warps(s.sums[0]) * p.inverse_cols + p.route.eps);
+
+    if (i < n_own)
+        publish_logit(p, blockIdx.x + i * gridDim.x, sum_of_warps(s.sums[1 + i]) * (factor * p.route.gain));
+    if (i == 0)
+        s.factor = p.expert_norm ? factor : factor * p.route.gain;
 }
 
 // All logits, which come from all blocks. Returns to all threads whether some logit is no number.
@@ -297,54 +314,37 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
     u32 e = threadIdx.x;
     bool bad = false;
 
-    if (e < p.route.n_experts) {
-        f32 bias = p.select_bias ? p.select_bias[e] : 0,
+    if (e < p.n_logits) {
+        f32 bias = p.select_bias && e < p.route.n_experts ? p.select_bias[e] : 0,
             logit = __uint_as_float(await(p.logits + e * MOE_LOGIT_WORDS));
         bad = !isfinite(logit);
         s.logits[e] = logit;
-        s.keys[e] = order_key(p.route.rule.scores == ROUTE_SIGMOID ? sigmoid(logit) + bias : logit, e);
+        if (e < p.route.n_experts)
+            s.keys[e] = order_key(p.route.rule.scores == ROUTE_SIGMOID ? sigmoid(logit) + bias : logit);
     }
-    for (u32 i = p.route.n_experts + threadIdx.x; i < MOE_KEYS; i += MOE_THREADS)
-        s.keys[i] = 0;
     return __syncthreads_or(bad);
 }
 
-// Adds one if a is not less than b.
-static __device__ __forceinline__ void count_from(u64 a, u64 b, u32 &n)
+// Of four warps, one a scheduler, each chooses for itself, before it requests the rounds' weights.
+template <u32 N>
+static __device__ __forceinline__ void choose_slots(const struct moe_params &p, struct moe_state &s, bool bad)
 {
-    asm("{\n\t.reg .u32 rest;\n\tsub.cc.u32 rest, %1, %3;\n\tsubc.cc.u32 rest, %2, %4;\n\taddc.u32 %0, %0, "
-        "0;\n\t}"
-        : "+r"(n)
-        : "r"((u32)a), "r"((u32)(a >> 32)), "r"((u32)b), "r"((u32)(b >> 32)));
-}
+    u32 lane = threadIdx.x & 31, keys[N];
 
-// An expert's place is the number of larger keys: 2^rank_log2 threads count the others for an expert, sixteen
-// keys at a time. Behind the experts' keys lie zeros.
-static __device__ __forceinline__ void rank_experts(const struct moe_params &p, struct moe_state &s)
-{
-    u32 n = p.route.n_experts, step = 1u << p.rank_log2, e = threadIdx.x >> p.rank_log2, below = 0, seen = 0;
-    u64 mine = s.keys[min(e, n - 1)];
-    const ulonglong2 *keys = (const ulonglong2 *)s.keys;
-
-    for (u32 i = threadIdx.x & (step - 1); i < (n + 1) / 2; i += 8 * step, seen += 16)
 #pragma unroll
-        for (u32 k = 0; k < 8; k++) {
-            ulonglong2 v = keys[i + k * step];
-            count_from(mine, v.x, below);
-            count_from(mine, v.y, below);
-        }
-    u32 above = seen - below;
-    for (u32 o = 1; o < step; o *= 2)
-        above += __shfl_xor_sync(~0u, above, o);
-    if (e < n && above < p.route.n_slots && (threadIdx.x & (step - 1)) == 0)
-        s.ids[above] = e;
+    for (u32 i = 0; i < N; i++)
+        keys[i] = i * 32 + lane < p.route.n_experts ? s.keys[i * 32 + lane] : 0;
+    u32 id = bad ? lane : choose(keys, p.route.n_slots);
+    if (lane < p.route.n_slots)
+        s.ids[lane] = id; // all four write the same
+    __syncwarp();
 }
 
-// A warp: the slots' weights.
+// A warp: the slots' weights, and the shared expert's.
 static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, struct moe_state &s, bool bad)
 {
     u32 lane = threadIdx.x & 31, n = p.route.n_slots;
-    f32 score = lane < n ? s.logits[s.ids[lane]] : 0, top = -INFINITY, sum = 0;
+    f32 top = -INFINITY, sum = 0;
 
     if (p.route.rule.scores == ROUTE_SOFTMAX) {
         for (u32 e = lane; e < p.route.n_experts; e += 32)
@@ -352,13 +352,14 @@ static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, s
         top = warp_max(top);
         for (u32 e = lane; e < p.route.n_experts; e += 32)
             sum += expf(s.logits[e] - top);
-        score = expf(score - top) / warp_sum(sum);
-    } else if (p.route.rule.scores == ROUTE_SIGMOID) {
-        score = sigmoid(score);
+        sum = warp_sum(sum);
     }
-    score = route_weigh(p.route.rule, score, n);
+    u32 id = lane < n ? s.ids[lane] : 0;
+    f32 weight = slot_weight(p, id, s.logits[id], top, sum);
     if (lane < n)
-        s.weights[lane] = bad ? __int_as_float(0x7fffffff) : score;
+        s.weights[lane] = bad ? NOT_A_NUMBER : weight;
+    if (lane == 0)
+        s.weights[n] = bad ? NOT_A_NUMBER : shared_weight(p, s.logits);
     if (blockIdx.x == 0 && lane < n)
         p.ids[lane] = (f32)s.ids[lane];
 }
@@ -379,63 +380,74 @@ static __device__ __forceinline__ void dot_rows(const struct plane_pointers (&ro
     }
 }
 
-// Both sums over a warp; lane 0 has the first, lane 16 the second.
-static __device__ __forceinline__ f32 sum_both(f32 first, f32 second)
-{
-    bool upper = threadIdx.x & 16;
-    f32 mine = (upper ? second : first) + __shfl_xor_sync(~0u, upper ? first : second, 16);
-#pragma unroll
-    for (u32 o = 8; o; o >>= 1)
-        mine += __shfl_xor_sync(~0u, mine, o);
-    return mine;
-}
-
-template <u32 F>
-static __device__ __forceinline__ void gate_and_up(const struct block_weights<F> &w, const struct row_int8 &x)
+template <u32 F, u32 G>
+static __device__ __forceinline__ void gate_and_up(const struct block_weights<F, G> &w,
+                                                   const struct row_int8 &x)
 {
     const struct moe_params &p = w.p;
     u32 warp = threadIdx.x / 32;
 
 #pragma unroll 1
     for (u32 i = 0; i < w.n_rounds; i++) {
-        const u8 *at = w.shared + 2 * i * p.round_bytes;
+        const u8 *at = w.stage(i);
         wait_for_stage(w.full(i), 0);
-        for (u32 slot = warp; i == w.n_rounds - 1 && slot < p.route.n_slots; slot += WARPS)
-            w.copy_slot(slot);
-        if (warp >= w.round_pairs(i))
-            continue;
-        const struct plane_pointers rows[2] = { row_of(p.up, at, warp),
-                                                row_of(p.up, at + p.round_bytes, warp) };
-        f32 sums[2] = {};
-        dot_rows<F>(rows, x, p.route.n_cols / 32, sums);
-        f32 sum = sum_both(sums[0], sums[1]);
-        if ((threadIdx.x & 15) == 0)
-            ((f32 *)w.s.pairs)[(i * MOE_ROUND_PAIRS + warp) * 2 + (threadIdx.x & 31) / 16] = sum;
+        if (i == w.n_rounds - 1)
+            w.copy_own_slots();
+        if (warp < w.round_pairs(i)) {
+            const struct plane_pointers rows[2] = { row_of(p.up, at, warp),
+                                                    row_of(p.up, at + p.at.stage_bytes / 2, warp) };
+            f32 sums[2] = {};
+            dot_rows<F>(rows, x, p.route.n_cols / 32, sums);
+            f32 sum = sum_both(sums[0], sums[1]);
+            if ((threadIdx.x & 15) == 0)
+                ((f32 *)w.s.pairs)[(i * MOE_ROUND_PAIRS + warp) * 2 + (threadIdx.x & 31) / 16] = sum;
+        }
+        w.leave_round(i);
     }
 }
 
-// The block's hidden numbers, a thread each; two neighbours make a word.
-template <u32 F> static __device__ __forceinline__ void publish_hidden(const struct block_weights<F> &w)
-{
-    const struct moe_params &p = w.p;
-    u32 n_shared = p.shared_rounds * MOE_ROUND_PAIRS;
+// A thread's hidden number.
+struct hidden_number {
+    u32 at; // of all, if it exists
+    bool exists;
+    f32 bias[2]; // of gate and up
 
+    template <u32 F, u32 G> __device__ __forceinline__ void begin(const struct block_weights<F, G> &w)
+    {
+        const struct moe_params &p = w.p;
+        u32 n_shared = p.shared_rounds * MOE_ROUND_PAIRS, i = threadIdx.x - n_shared;
+        bool shared = threadIdx.x < n_shared;
+
+        if (shared)
+            i = threadIdx.x;
+        exists = i < (shared ? w.shared_pairs.n : w.pairs.n);
+        at = i + (shared ? p.route.n_slots * p.n_ffn + w.shared_pairs.first : w.pairs.first);
+        bias[0] = bias[1] = 0;
+        if (!exists || shared || !p.gate_bias)
+            return;
+        u32 slot = at / p.n_ffn;
+        u64 row = (u64)w.s.ids[slot] * p.n_ffn + at - slot * p.n_ffn;
+        bias[0] = p.gate_bias[row];
+        bias[1] = p.up_bias[row];
+    }
+};
+
+// The block's hidden numbers, a thread each; two neighbours make a word.
+static __device__ __forceinline__ void publish_hidden(const struct moe_params &p, const struct moe_state &s,
+                                                      const struct hidden_number &h)
+{
     if (threadIdx.x >= (p.n_rounds * MOE_ROUND_PAIRS + 31) / 32 * 32)
         return;
-    bool shared = threadIdx.x < n_shared;
-    struct span pairs = shared ? w.shared_pairs : w.pairs;
-    u32 i = shared ? threadIdx.x : threadIdx.x - n_shared,
-        first = shared ? p.route.n_slots * p.n_ffn + pairs.first : pairs.first;
-    bool exists = i < pairs.n;
-    f32 factor = w.s.factor;
-    float2 sums = exists ? w.s.pairs[threadIdx.x] : make_float2(0, 0);
-    f32 v = experts_gated(p.activation, p.limit, sums.x * factor, sums.y * factor);
+    f32 factor = s.factor;
+    float2 sums = h.exists ? s.pairs[threadIdx.x] : make_float2(0, 0);
+    f32 v = experts_gated(p.activation, p.limit, fmaf(sums.x, factor, h.bias[0]),
+                          fmaf(sums.y, factor, h.bias[1]));
     u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v)), next;
 
     bits = bits ? bits : 0x8000;
     next = __shfl_down_sync(~0u, bits, 1);
-    if (exists && i % 2 == 0)
-        publish(p.hidden + (first + i) / 2, bits | next << 16);
+    if (h.exists && h.at % 2 == 0)
+        publish(p.hidden + h.at / 2, bits | next << 16);
 }
 
 // All hidden numbers, which come from all blocks, as int8: the slots one behind the other, then the shared
@@ -467,22 +479,24 @@ static __device__ __forceinline__ void take_hidden(const struct moe_params &p, c
 }
 
 // One warp a column.
-template <u32 F>
-static __device__ __forceinline__ void down_columns(const struct block_weights<F> &w,
+template <u32 F, u32 G>
+static __device__ __forceinline__ void down_columns(const struct block_weights<F, G> &w,
                                                     const struct row_int8 &h)
 {
     const struct moe_params &p = w.p;
     u32 lane = threadIdx.x & 31, n_blocks = p.n_ffn / 32, slots = 32 / n_blocks,
-        blocks = 32 - slots * n_blocks, n_routed = p.route.n_slots * n_blocks;
+        blocks = 32 - slots * n_blocks, n_slots = p.route.n_slots, n_routed = n_slots * n_blocks;
 
     for (u32 c = threadIdx.x / 32; c < w.columns.n; c += WARPS) {
-        u32 slot = lane / n_blocks, block = lane - slot * n_blocks;
-        f32 in = p.in[w.columns.first + c], sum = 0;
+        u32 slot = lane / n_blocks, block = lane - slot * n_blocks, column = w.columns.first + c;
+        f32 in = p.adds ? p.in[column] : 0, sum = 0, shared = 0,
+            bias =
+                p.down_bias && lane < n_slots ? p.down_bias[(u64)w.s.ids[lane] * p.route.n_cols + column] : 0;
         wait_for_stage(w.full(p.n_rounds), 0);
 #pragma unroll 2
         for (u32 at = lane; at < n_routed; at += 32) {
-            struct plane_pointers row = row_of(p.down, w.shared + p.down_at + slot * p.slot_bytes, c);
-            f32 part = dot_block<F>(block_at<F, false>(row, block), face<F>(h, at), 0);
+            struct plane_pointers row = row_of(p.down, w.slot_at(slot), c);
+            f32 part = dot_block<G>(block_at<G, false>(row, block), face<G>(h, at), 0);
             sum = fmaf(w.s.weights[slot], part, sum);
             slot += slots;
             block += blocks;
@@ -491,19 +505,22 @@ static __device__ __forceinline__ void down_columns(const struct block_weights<F
                 slot++;
             }
         }
-        struct plane_pointers row = row_of(p.shared_down, w.shared + p.shared_down_at, c);
+        struct plane_pointers row = row_of(p.shared_down, w.shared + p.at.shared_at, c);
 #pragma unroll 2
         for (u32 at = lane; at < p.n_shared / 32; at += 32)
-            sum = dot_block<F>(block_at<F, false>(row, at), face<F>(h, n_routed + at), sum);
+            shared = dot_block<G>(block_at<G, false>(row, at), face<G>(h, n_routed + at), shared);
+        sum = fmaf(w.s.weights[n_slots], shared, sum);
+        if (lane < n_slots)
+            sum = fmaf(w.s.weights[lane], bias, sum);
         sum = warp_sum(sum);
         if (lane == 0)
-            p.out[w.columns.first + c] = in + sum;
+            p.out[column] = in + sum;
     }
 }
 
 static __device__ __forceinline__ void make_zero(const struct moe_params &p)
 {
-    for (u32 i = threadIdx.x; i < p.route.n_experts; i += MOE_THREADS)
+    for (u32 i = threadIdx.x; i < p.n_logits; i += MOE_THREADS)
         p.logits[i * MOE_LOGIT_WORDS] = 0;
     for (u32 i = threadIdx.x; i < p.n_hidden / 8; i += MOE_THREADS)
         ((uint4 *)p.hidden)[i] = make_uint4(0, 0, 0, 0);
@@ -511,17 +528,20 @@ static __device__ __forceinline__ void make_zero(const struct moe_params &p)
         *p.arrived = 0;
 }
 
-template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe_params &p)
+template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const struct moe_params &p)
 {
     extern __shared__ __align__(128) u8 moe_shared[];
-    struct moe_state &s = *(struct moe_state *)(moe_shared + p.state_at);
-    struct block_weights<F> w(p, s, moe_shared);
-    struct row_int8 x = row_int8_at(moe_shared + p.row_at, p.route.n_cols / 32);
-    struct row_int8 h = row_int8_at(moe_shared, p.n_hidden / 32);
+    struct moe_state &s = *(struct moe_state *)(moe_shared + p.at.state_at);
+    struct block_weights<F, G> w(p, s, moe_shared);
+    struct row_int8 x = row_int8_at(moe_shared + p.at.row_at, p.route.n_cols / 32);
+    struct row_int8 h = row_int8_at(moe_shared + p.at.hidden_at, p.n_hidden / 32);
     struct router_part router;
+    struct hidden_number number;
     u32 warp = threadIdx.x / 32, arrived = 0;
 
     router.begin(p);
+    if (threadIdx.x < MOE_MOST_ROUNDS)
+        s.left[threadIdx.x] = 0;
     if (threadIdx.x == MOE_THREADS - 1)
         w.begin();
     wait_before_next();
@@ -530,27 +550,24 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
         return;
     router.multiply(p, s);
     __syncthreads();
-    if (warp < MOST_OWN && (threadIdx.x & 31) == 0) {
-        f32 factor = rsqrtf(sum_of_warps(s.sums[0]) * p.inverse_cols + p.route.eps);
-        if (warp < router.n_own)
-            publish_logit(p, blockIdx.x + warp * gridDim.x, sum_of_warps(s.sums[1 + warp]) * factor);
-        if (warp == 0)
-            s.factor = factor;
-    }
+    if (warp < MOST_OWN && (threadIdx.x & 31) == 0)
+        publish_logits(p, s, router.n_own);
     router.pack(x); // while the logits travel
     bool bad = take_logits(p, s);
-    if (!bad)
-        rank_experts(p, s);
-    else if (threadIdx.x < p.route.n_slots)
-        s.ids[threadIdx.x] = threadIdx.x;
-    __syncthreads();
-    if (warp < 4)
+    if (warp < 4) {
+        if (p.route.n_experts <= 128)
+            choose_slots<4>(p, s, bad);
+        else
+            choose_slots<8>(p, s, bad);
         w.copy_rounds(warp);
+    }
+    __syncthreads();
+    number.begin(w);
     if (warp == WARPS - 1)
         weigh_slots(p, s, bad);
     gate_and_up(w, x);
     __syncthreads();
-    publish_hidden(w);
+    publish_hidden(p, s, number);
     take_hidden(p, h);
     __syncthreads();
     if (threadIdx.x == 0)
@@ -563,11 +580,14 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
         make_zero(p);
 }
 
-#define MOE_ROW(NAME, name, with)                                   \
+#define MOE_ROW_OF(name, F, G)                                      \
     extern "C" __global__ void __launch_bounds__(MOE_THREADS, 1)    \
         moe_row_##name(const __grid_constant__ struct moe_params p) \
     {                                                               \
-        moe_row<QUANT_##NAME>(p);                                   \
+        moe_row<F, G>(p);                                           \
     }
+#define MOE_ROW(NAME, name, with) MOE_ROW_OF(name, QUANT_##NAME, QUANT_##NAME)
 QUANT_BLOCK_FORMATS(MOE_ROW, )
+MOE_ROW_OF(q4_k_q6_k, QUANT_Q4_K, QUANT_Q6_K)
+MOE_ROW_OF(q5_k_q6_k, QUANT_Q5_K, QUANT_Q6_K)
 #endif

@@ -4,10 +4,10 @@
 #include "ops/moe/moe.h"
 #include "ops/rows.h"
 
-extern const struct cpu_op cpu_op_route, cpu_op_experts_up, cpu_op_experts_down;
+extern const struct cpu_op cpu_op_route, cpu_op_rmsnorm, cpu_op_experts_up, cpu_op_experts_down;
 
-static const struct cpu_op *const part_ops[MOE_N_PARTS] = { &cpu_op_route, &cpu_op_experts_up,
-                                                            &cpu_op_experts_down };
+static const struct cpu_op *const part_ops[MOE_N_PARTS] = { &cpu_op_route, &cpu_op_rmsnorm,
+                                                            &cpu_op_experts_up, &cpu_op_experts_down };
 
 static struct cpu_call part_call(const struct cpu_call *call, const struct command *part)
 {
@@ -25,7 +25,8 @@ static void moe_plan(const struct cpu_call *call, struct cpu_plan *plan)
     moe_parts(call->command, parts);
     for (uint32_t i = 0; i < MOE_N_PARTS; i++) {
         struct cpu_call part = part_call(call, &parts[i]);
-        part_ops[i]->plain.plan(&part, plan);
+        if (parts[i].n_operands > 0)
+            part_ops[i]->plain.plan(&part, plan);
         most = plan->local_bytes > most ? plan->local_bytes : most;
     }
     plan_rows(call, plan);
@@ -39,7 +40,8 @@ static void moe_run(const struct cpu_call *call, uint32_t phase, uint32_t first,
     moe_parts(call->command, parts);
     for (uint32_t i = 0; i < MOE_N_PARTS; i++) {
         struct cpu_call part = part_call(call, &parts[i]);
-        part_ops[i]->plain.run(&part, phase, first, last);
+        if (parts[i].n_operands > 0)
+            part_ops[i]->plain.run(&part, phase, first, last);
     }
 }
 

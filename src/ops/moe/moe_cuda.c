@@ -4,8 +4,12 @@
 #include "ops/cuda_table.h"
 #include "ops/moe/moe_cuda.h"
 
+// By the format of gate and up; down and the shared expert's down may be in another one.
 #define KERNEL(NAME, name, with) [QUANT_##NAME] = "moe_row_" #name,
 static const gemm_kernel_names row_names = { QUANT_BLOCK_FORMATS(KERNEL, ) };
+static const gemm_kernel_names mixed_names = {
+    [QUANT_Q4_K] = "moe_row_q4_k_q6_k", [QUANT_Q5_K] = "moe_row_q5_k_q6_k"
+};
 
 // Divides n eights among the blocks. Returns the largest number of a block.
 static u32 deal(u32 n, u32 n_blocks, u32 *each, u32 *more)
@@ -20,27 +24,33 @@ static bool has(const struct cuda_plan *p, u32 operand)
     return cuda_at(p, operand) != 0;
 }
 
+static const char *kernel_of(const struct cuda_plan *p)
+{
+    u32 up = cuda_weight(p, MOE_GATE)->format, down = cuda_weight(p, MOE_DOWN)->format;
+    const char *name = down == up ? row_names[up] : down == QUANT_Q6_K ? mixed_names[up] : NULL;
+
+    return name && cuda_has_kernel(p, name) ? name : NULL;
+}
+
+static bool formats_suit(const struct cuda_plan *p)
+{
+    u32 up = cuda_weight(p, MOE_GATE)->format, down = cuda_weight(p, MOE_DOWN)->format;
+
+    return cuda_weight(p, MOE_ROUTER)->format == QUANT_F32 && cuda_weight(p, MOE_UP)->format == up &&
+           (!has(p, MOE_SHARED_GATE) ||
+            (cuda_weight(p, MOE_SHARED_GATE)->format == up && cuda_weight(p, MOE_SHARED_UP)->format == up &&
+             cuda_weight(p, MOE_SHARED_DOWN)->format == down));
+}
+
 // What moe_row supports.
 static bool suits(const struct cuda_plan *p, const struct moe_args *a)
 {
-    const struct weight *router = cuda_weight(p, MOE_ROUTER), *gate = cuda_weight(p, MOE_GATE);
     const struct route_rule *rule = &a->route.rule;
-    u32 format = gate->format;
 
-    if (a->experts.exact || format <= QUANT_BF16 || !cuda_has_kernel(p, row_names[format]) ||
-        cuda_weight(p, MOE_UP)->format != gate->format || cuda_weight(p, MOE_DOWN)->format != gate->format ||
-        router->format != QUANT_F32)
-        return false;
-    for (u32 i = MOE_GATE_BIAS; i <= MOE_DOWN_BIAS; i++)
-        if (has(p, i))
-            return false;
-    for (u32 i = MOE_SHARED_GATE; i <= MOE_SHARED_DOWN; i++)
-        if (has(p, i) && cuda_weight(p, i)->format != format)
-            return false;
-    return !has(p, MOE_ROUTER_SHARED_GATE) && a->experts.n_shared % 32 == 0 && rule->n_groups == 1 &&
-           (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
-           a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_experts <= 2 * p->device.n_sms &&
-           a->route.n_cols % 32 == 0 && a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
+    return !a->experts.exact && kernel_of(p) && formats_suit(p) && a->experts.n_shared % 32 == 0 &&
+           rule->n_groups == 1 && (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
+           a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_cols % 32 == 0 &&
+           a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
 }
 
 // n rows plane by plane. Returns their bytes.
@@ -58,29 +68,108 @@ static u32 place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
     return n * r->all;
 }
 
-// The parts of each block and their places in shared memory. Returns the bytes; 0: too much for a block.
-static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
+// What each block has of everything. Returns the bytes of its part of the shared expert's down.
+static u32 deal_all(struct moe_params *m, u32 n_blocks)
 {
-    u32 format = m->w_gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
-    u32 pairs = MOE_GROUP * deal(n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
+    u32 format = m->w_gate.format, n_cols = m->route.n_cols,
+        pairs = MOE_GROUP *
+                deal(m->route.n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
         shared = MOE_GROUP * deal(m->n_shared / MOE_GROUP, n_blocks, &m->shared_groups, &m->more_shared),
         columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
 
     m->shared_rounds = divide_up(shared, MOE_ROUND_PAIRS);
     m->n_rounds = m->shared_rounds + divide_up(pairs, MOE_ROUND_PAIRS);
-    m->round_bytes = place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
-    m->slot_bytes = place_rows(&m->down, format, m->n_ffn, columns);
-    u32 shared_bytes = m->n_shared ? place_rows(&m->shared_down, format, m->n_shared, columns) : 0;
-    u64 rounds = (u64)m->n_rounds * 2 * m->round_bytes, hidden = moe_row_bytes(m->n_hidden);
-    u64 down = rounds > hidden ? rounds : hidden, shared_down = down + (u64)n_slots * m->slot_bytes,
-        row = shared_down + shared_bytes, state = row + moe_row_bytes(n_cols);
-    if (m->n_rounds > MOE_MOST_ROUNDS || state + MOE_STATE > p->device.shared_bytes)
+    m->at.stage_bytes = 2 * place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
+    m->at.slot_bytes = place_rows(&m->down, m->w_down.format, m->n_ffn, columns);
+    return m->n_shared ? place_rows(&m->shared_down, m->w_down.format, m->n_shared, columns) : 0;
+}
+
+// The last round whose weights lie in the first `end` bytes.
+static u32 last_round(const struct moe_params *m, u32 end)
+{
+    u32 last = 0;
+
+    for (u32 i = 0; i < m->n_rounds; i++)
+        last = i % m->at.n_stages * m->at.stage_bytes < end ? i : last;
+    return last;
+}
+
+// Rounds take turns: hidden numbers have a place of their own behind them. False: there is not room enough.
+static bool take_turns(struct moe_params *m, u32 shared_bytes, u32 room)
+{
+    struct moe_places *at = &m->at;
+    u32 n_slots = m->route.n_slots, hidden = moe_row_bytes(m->n_hidden), fixed = hidden + shared_bytes;
+
+    if (room < fixed + at->slot_bytes + 2 * at->stage_bytes)
+        return false;
+    at->n_stages = (room - fixed - at->slot_bytes) / at->stage_bytes;
+    at->n_stages = at->n_stages < m->n_rounds ? at->n_stages : m->n_rounds;
+    at->hidden_at = at->n_stages * at->stage_bytes;
+    at->shared_at = at->hidden_at + hidden;
+    at->own_at = at->shared_at + shared_bytes;
+    at->own_slots = (room - at->own_at) / at->slot_bytes;
+    at->own_slots = at->own_slots < n_slots ? at->own_slots : n_slots;
+    at->row_at = at->own_at + at->own_slots * at->slot_bytes;
+    for (u32 j = 0; j < n_slots - at->own_slots; j++)
+        for (u32 i = last_round(m, (j + 1) * at->slot_bytes); i < m->n_rounds; i++)
+            at->free_slots[i] = (u8)(j + 1);
+    return (n_slots - at->own_slots) * at->slot_bytes <= at->hidden_at;
+}
+
+// The places in shared memory. Returns the bytes; 0: too much for a block.
+static u32 place(struct moe_params *m, u32 n_blocks, u32 most)
+{
+    struct moe_places *at = &m->at;
+
+    u32 shared_bytes = deal_all(m, n_blocks), row = moe_row_bytes(m->route.n_cols),
+        hidden = moe_row_bytes(m->n_hidden);
+    u64 rounds = (u64)m->n_rounds * at->stage_bytes, slots = (u64)m->route.n_slots * at->slot_bytes;
+    u64 all = (rounds > hidden ? rounds : hidden) + slots + shared_bytes;
+    if (m->n_rounds > MOE_MOST_ROUNDS || most < row + MOE_STATE)
         return 0;
-    m->down_at = (u32)down;
-    m->shared_down_at = (u32)shared_down;
-    m->row_at = (u32)row;
-    m->state_at = (u32)state;
-    return (u32)state + MOE_STATE;
+    most -= row + MOE_STATE;
+    if (all <= most) {
+        at->n_stages = m->n_rounds;
+        at->own_slots = m->route.n_slots;
+        at->own_at = (u32)(all - slots - shared_bytes);
+        at->shared_at = at->own_at + (u32)slots;
+        at->row_at = (u32)all;
+    } else if (!take_turns(m, shared_bytes, most)) {
+        return 0;
+    }
+    at->state_at = at->row_at + row;
+    return at->state_at + MOE_STATE;
+}
+
+static struct moe_params row_params(const struct cuda_plan *p, const struct moe_args *a)
+{
+    return (struct moe_params){ .in = cuda_at(p, MOE_IN),
+                                .norm = cuda_at(p, MOE_NORM),
+                                .expert_norm = cuda_at(p, MOE_EXPERT_NORM),
+                                .router = cuda_at(p, MOE_ROUTER),
+                                .router_bias = cuda_at(p, MOE_ROUTER_BIAS),
+                                .select_bias = cuda_at(p, MOE_SELECT_BIAS),
+                                .shared_gate = cuda_at(p, MOE_ROUTER_SHARED_GATE),
+                                .expert_scale = cuda_at(p, MOE_EXPERT_SCALE),
+                                .gate_bias = cuda_at(p, MOE_GATE_BIAS),
+                                .up_bias = cuda_at(p, MOE_UP_BIAS),
+                                .down_bias = cuda_at(p, MOE_DOWN_BIAS),
+                                .out = cuda_at(p, MOE_OUT),
+                                .w_gate = weight_layout_of(p, MOE_GATE),
+                                .w_up = weight_layout_of(p, MOE_UP),
+                                .w_down = weight_layout_of(p, MOE_DOWN),
+                                .w_shared_gate = weight_layout_of(p, MOE_SHARED_GATE),
+                                .w_shared_up = weight_layout_of(p, MOE_SHARED_UP),
+                                .w_shared_down = weight_layout_of(p, MOE_SHARED_DOWN),
+                                .route = a->route,
+                                .n_logits = a->route.n_experts + has(p, MOE_ROUTER_SHARED_GATE),
+                                .n_ffn = a->experts.n_ffn,
+                                .n_shared = a->experts.n_shared,
+                                .n_hidden = a->experts.n_slots * a->experts.n_ffn + a->experts.n_shared,
+                                .activation = a->experts.activation,
+                                .limit = a->experts.limit,
+                                .inverse_cols = 1.0f / (f32)a->route.n_cols,
+                                .adds = a->adds };
 }
 
 // Where moe_parts has the ids.
@@ -101,44 +190,27 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 {
     u32 n_groups = a->experts.n_slots * a->experts.n_ffn / MOE_GROUP;
     u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each block has some
-    struct moe_params m = { .in = cuda_at(p, MOE_IN),
-                            .norm = cuda_at(p, MOE_NORM),
-                            .router = cuda_at(p, MOE_ROUTER),
-                            .router_bias = cuda_at(p, MOE_ROUTER_BIAS),
-                            .select_bias = cuda_at(p, MOE_SELECT_BIAS),
-                            .out = cuda_at(p, MOE_OUT),
-                            .ids = ids_at(p),
-                            .w_gate = weight_layout_of(p, MOE_GATE),
-                            .w_up = weight_layout_of(p, MOE_UP),
-                            .w_down = weight_layout_of(p, MOE_DOWN),
-                            .w_shared_gate = weight_layout_of(p, MOE_SHARED_GATE),
-                            .w_shared_up = weight_layout_of(p, MOE_SHARED_UP),
-                            .w_shared_down = weight_layout_of(p, MOE_SHARED_DOWN),
-                            .route = a->route,
-                            .n_ffn = a->experts.n_ffn,
-                            .n_shared = a->experts.n_shared,
-                            .n_hidden = a->experts.n_slots * a->experts.n_ffn + a->experts.n_shared,
-                            .activation = a->experts.activation,
-                            .limit = a->experts.limit,
-                            .inverse_cols = 1.0f / (f32)a->route.n_cols };
-    u32 shared = suits(p, a) && a->route.n_experts <= 2 * n_blocks ? place(p, &m, n_blocks) : 0;
 
+    if (!suits(p, a))
+        return false;
+    struct moe_params m = row_params(p, a);
+    m.ids = ids_at(p);
+    u32 shared = m.n_logits <= 2 * n_blocks ? place(&m, n_blocks, p->device.shared_bytes) : 0;
     if (!shared)
         return false;
-    while (m.rank_log2 < 5 && a->route.n_experts << (m.rank_log2 + 1) <= MOE_THREADS)
-        m.rank_log2++;
     m.hidden = p->counters_at;
     m.logits = m.hidden + (u64)m.n_hidden * 2;
-    m.arrived = m.logits + (u64)a->route.n_experts * MOE_LOGIT_WORDS * sizeof(u32);
+    m.arrived = m.logits + (u64)m.n_logits * MOE_LOGIT_WORDS * sizeof(u32);
     p->counters_bytes = m.arrived + sizeof(u32) - p->counters_at;
-    cuda_launch_add(p, row_names[m.w_gate.format],
-                    (struct cuda_shape){ { n_blocks, 1, 1 }, MOE_THREADS, shared }, &m, sizeof m);
+    cuda_launch_add(p, kernel_of(p), (struct cuda_shape){ { n_blocks, 1, 1 }, MOE_THREADS, shared }, &m,
+                    sizeof m);
     return true;
 }
 
 static void plan_parts(struct cuda_plan *p)
 {
-    static void (*const plans[MOE_N_PARTS])(struct cuda_plan * p) = { cuda_plan_route, cuda_plan_experts_up,
+    static void (*const plans[MOE_N_PARTS])(struct cuda_plan * p) = { cuda_plan_route, cuda_plan_rmsnorm,
+                                                                      cuda_plan_experts_up,
                                                                       cuda_plan_experts_down };
     const struct command *whole = p->command;
     struct command parts[MOE_N_PARTS];
@@ -146,6 +218,8 @@ static void plan_parts(struct cuda_plan *p)
 
     moe_parts(whole, parts);
     for (u32 i = 0; i < MOE_N_PARTS; i++) {
+        if (parts[i].n_operands == 0)
+            continue;
         p->command = &parts[i];
         p->private_bytes = 0;
         plans[i](p);

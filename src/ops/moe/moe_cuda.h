@@ -8,12 +8,11 @@ enum {
     MOE_THREADS = 512,
     MOE_ROUND_PAIRS = 16, // pairs of gate and up: one a warp
     MOE_GROUP = 8, // pairs and columns are dealt to blocks by eights: then a plane's part begins at 16 bytes
-    MOE_MOST_ROUNDS = 8,
+    MOE_MOST_ROUNDS = 16,
     MOE_LOGIT_WORDS =
         4, // from one logit to the next: all blocks poll them, in more lines than would hold them
     MOE_MOST_EXPERTS = 256,
-    MOE_KEYS = 512,  // experts that are ranked at a time, at most
-    MOE_STATE = 5760 // bytes of shared memory, at most
+    MOE_STATE = 4096 // bytes of shared memory, at most
 };
 
 // Rows in shared memory, plane by plane as in weight_layout.h.
@@ -23,32 +22,47 @@ struct moe_rows {
     u32 all;      // of a row's planes
 };
 
+// Where a block's weights lie in its shared memory. Rounds of gate and up take n_stages places in turn. Of
+// down's slots the first own_slots have places of their own; the others come where rounds have been.
+struct moe_places {
+    u32 n_stages, stage_bytes; // from 0 on; the places are there for n_rounds, or the rounds take turns
+    u32 own_slots, slot_bytes;
+    u32 own_at, shared_at;           // of down's first slots, of the shared expert; the others begin at 0
+    u32 hidden_at, row_at, state_at; // hidden numbers: where all rounds have been, if all have places
+    u8 free_slots[MOE_MOST_ROUNDS];  // of the others, whose places are free when a round is done
+};
+
 struct moe_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) norm;
-    DEVICE_AT(const f32) router;      // [n_experts, n_cols]
-    DEVICE_AT(const f32) router_bias; // [n_experts], or none
-    DEVICE_AT(const f32) select_bias; // [n_experts], or none
+    DEVICE_AT(const f32) expert_norm;  // [n_cols], or none: the same
+    DEVICE_AT(const f32) router;       // [n_experts, n_cols]
+    DEVICE_AT(const f32) router_bias;  // [n_experts], or none
+    DEVICE_AT(const f32) select_bias;  // [n_experts], or none
+    DEVICE_AT(const f32) shared_gate;  // [n_cols], or none
+    DEVICE_AT(const f32) expert_scale; // [n_experts], or none
+    DEVICE_AT(const f32) gate_bias;    // [n_experts n_ffn], or none
+    DEVICE_AT(const f32) up_bias;      // the same
+    DEVICE_AT(const f32) down_bias;    // [n_experts n_cols], or none
     DEVICE_AT(f32) out;
     DEVICE_AT(f32) ids;     // [n_slots] the choice, for who asks for it (moe.h)
-    DEVICE_AT(u32) logits;  // [n_experts][MOE_LOGIT_WORDS] zero between launches, as the next two
+    DEVICE_AT(u32) logits;  // [n_logits][MOE_LOGIT_WORDS] zero between launches, as the next two
     DEVICE_AT(u32) hidden;  // [n_hidden / 2] pairs of bf16: the slots', then the shared expert's
     DEVICE_AT(u32) arrived; // blocks that have read them
     struct weight_planes w_gate, w_up, w_down;
     struct weight_planes w_shared_gate, w_shared_up, w_shared_down; // of the shared expert; or none
     struct moe_rows up, down, shared_down; // the rows of a round, of one matrix; of a slot
     struct route_args route;
+    u32 n_logits; // of the experts, then of the shared one's gate, if any
     u32 n_ffn, n_shared, n_hidden, activation;
     f32 limit, inverse_cols;
+    u32 adds;                        // in to the sum
     u32 pair_groups, more_pairs;     // of a block; the first `more_pairs` blocks have one more
     u32 shared_groups, more_shared;  // the same, of the shared expert's pairs
     u32 column_groups, more_columns; // the same
     u32 shared_rounds, n_rounds;     // at most, of a block; the shared expert's come first
-    u32 rank_log2;                   // threads that rank an expert
-    u32 round_bytes, slot_bytes;
-    // in shared memory; first the rounds, in whose place then come hidden numbers
-    u32 down_at, shared_down_at, row_at, state_at;
+    struct moe_places at;
 };
 
 SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8

@@ -143,7 +143,11 @@ extern "C" __global__ void __launch_bounds__(MOE_SUM_THREADS)
         for (u32 i = 0; i < 8; i++)
             sum[i] += weight * v[i];
     }
-    float4 a = *(const float4 *)(p.add + at), b = *(const float4 *)(p.add + at + 4);
+    float4 a = {}, b = {};
+    if (p.add) {
+        a = *(const float4 *)(p.add + at);
+        b = *(const float4 *)(p.add + at + 4);
+    }
     *(float4 *)(p.out + at) = make_float4(a.x + sum[0], a.y + sum[1], a.z + sum[2], a.w + sum[3]);
     *(float4 *)(p.out + at + 4) = make_float4(b.x + sum[4], b.y + sum[5], b.z + sum[6], b.w + sum[7]);
 }

@@ -48,7 +48,7 @@ struct moe_sum_params {
     DEVICE_AT(const u8) parts;    // bf16 [rows, n_slots, n_cols]
     DEVICE_AT(const f32) shared;  // [rows, n_cols], or none
     DEVICE_AT(const f32) weights; // [rows, n_slots + 1]
-    DEVICE_AT(const f32) add;     // [rows, n_cols]
+    DEVICE_AT(const f32) add;     // [rows, n_cols], or none
     DEVICE_AT(f32) out;
     u32 n_cols, n_slots;
 };

@@ -141,12 +141,13 @@ static void launch_products(struct cuda_plan *p, const struct experts_args *e, s
     launch(p, down_names[down.w[0].format], product, &down);
 }
 
-static void launch_sum(struct cuda_plan *p, const struct experts_args *e, struct moe_room room, u64 weights)
+static void launch_sum(struct cuda_plan *p, const struct moe_args *a, struct moe_room room, u64 weights)
 {
+    const struct experts_args *e = &a->experts;
     struct moe_sum_params sum = { .parts = room.packed,
                                   .shared = e->n_shared ? room.shared : 0,
                                   .weights = weights,
-                                  .add = cuda_at(p, MOE_IN),
+                                  .add = a->adds ? cuda_at(p, MOE_IN) : 0,
                                   .out = cuda_at(p, MOE_OUT),
                                   .n_cols = e->n_cols,
                                   .n_slots = e->n_slots };
@@ -167,7 +168,12 @@ bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a)
     moe_parts(whole, parts);
     p->command = &parts[MOE_ROUTE];
     cuda_plan_route(p);
-    u64 normed = cuda_at(p, ROUTE_NORMED), ids = cuda_at(p, ROUTE_IDS), weights = cuda_at(p, ROUTE_WEIGHTS);
+    u64 ids = cuda_at(p, ROUTE_IDS), weights = cuda_at(p, ROUTE_WEIGHTS);
+    p->command = &parts[MOE_RMSNORM];
+    if (a->own_norm)
+        cuda_plan_rmsnorm(p);
+    p->command = &parts[MOE_EXPERTS_UP];
+    u64 normed = cuda_at(p, EXPERTS_UP_IN);
     p->command = &parts[MOE_EXPERTS_DOWN];
     u64 hidden = cuda_at(p, EXPERTS_DOWN_IN);
     p->command = whole;
@@ -192,6 +198,6 @@ bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a)
     if (e->n_shared)
         launch_shared(p, e, room, normed, hidden);
     launch_products(p, e, m, normed);
-    launch_sum(p, e, room, weights);
+    launch_sum(p, a, room, weights);
     return true;
 }
