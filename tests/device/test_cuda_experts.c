@@ -218,7 +218,7 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
 
 // --- the whole block in one operation ---
 
-enum { BY_PARTS, BY_ROW, BY_MANY }; // kernels of the whole block
+enum { BY_PARTS, BY_ROW, BY_FEW, BY_MANY }; // kernels of the whole block
 
 static int taken_by(const struct side *s)
 {
@@ -227,6 +227,8 @@ static int taken_by(const struct side *s)
     for (uint32_t i = 0; i < plan->n_launches; i++)
         if (plan->launches[i].function == cuda_function(plan->cuda, "moe_sum"))
             return BY_MANY;
+    if (plan->launches[0].function == cuda_function(plan->cuda, "moe_few_route"))
+        return BY_FEW;
     return plan->n_launches == 1 ? BY_ROW : BY_PARTS;
 }
 
@@ -336,6 +338,9 @@ static void blocks_of_many_rows(void **state)
             experts_shape.n_shared = r % 4 == 3 ? 256 : 0;
             experts_shape.shared = formats[(f + r) % N_FORMATS];
             experts_shape.limit = f % 2 && experts_shape.n_shared == 0 ? 40 : 0;
+            bool alike = experts_shape.n_shared == 0 || experts_shape.shared == formats[f];
+            if (c.most_rows <= 16 && alike && formats[f] > QUANT_BF16)
+                by = BY_FEW;
             if (c.most_rows > 1)
                 compare_moe(&c, by);
         }
@@ -370,6 +375,9 @@ static void blocks_of_real_models(void **state)
         experts_shape.select_bias = blocks[i].select_bias;
         experts_shape.biases = blocks[i].biases;
         compare_moe(&c, BY_ROW);
+        c.rows = c.most_rows = 8;
+        compare_moe(&c, BY_FEW);
+        c.rows = c.most_rows = 1;
         c.format = experts_shape.shared = QUANT_Q8_0;
         compare_moe(&c, BY_ROW);
         c.format = experts_shape.shared = format;
@@ -388,25 +396,85 @@ static const struct {
     enum quant format, down; // down 0: the same
     uint32_t n_cols, n_ffn;
     struct experts_shape shape;
-    int by;
+    int by, few; // one row, and up to 8
 } forms[] = {
     // Qwen3.5-35B-A3B, but for the number of experts; and with it
     { QUANT_Q4_0, 0, 2048, 512, { .n_experts = 48, .n_slots = 8, .n_shared = 512, .shared = QUANT_Q4_0,
-        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW },
+        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW, BY_FEW },
     { QUANT_Q4_K, 0, 512, 256, { .n_experts = 256, .n_slots = 8, .n_shared = 512, .shared = QUANT_Q4_K,
-        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW },
-    { QUANT_Q4_0, 0, 2816, 704, GEMMA4(128), BY_ROW },
-    { QUANT_Q8_0, 0, 2816, 704, GEMMA4(16), BY_ROW },
+        .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW, BY_FEW },
+    { QUANT_Q4_0, 0, 2816, 704, GEMMA4(128), BY_ROW, BY_FEW },
+    { QUANT_Q8_0, 0, 2816, 704, GEMMA4(16), BY_ROW, BY_FEW },
     // Qwen3-30B-A3B in Q4_K_M, GLM-4.7-Flash in Q5_K_M
-    { QUANT_Q4_K, QUANT_Q6_K, 2048, 768, { .n_experts = 24, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_ROW },
+    { QUANT_Q4_K, QUANT_Q6_K, 2048, 768, { .n_experts = 24, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_ROW, BY_FEW },
     { QUANT_Q5_K, QUANT_Q6_K, 2048, 1536, { .n_experts = 12, .n_slots = 4, .n_shared = 1536,
         .shared = QUANT_Q5_K, .select_bias = true, .rule = { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f,
-        1.8f } }, BY_ROW },
-    { QUANT_Q4_0, QUANT_Q6_K, 512, 256, { .n_experts = 9, .n_slots = 3, .rule = SOFTMAX_RULE }, BY_PARTS },
+        1.8f } }, BY_ROW, BY_FEW },
+    { QUANT_Q4_0, QUANT_Q6_K, 512, 256, { .n_experts = 9, .n_slots = 3, .rule = SOFTMAX_RULE }, BY_PARTS,
+        BY_FEW },
     // a round twice is more than a block's memory
-    { QUANT_Q8_0, 0, 4096, 512, { .n_experts = 8, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_PARTS },
+    { QUANT_Q8_0, 0, 4096, 512, { .n_experts = 8, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_PARTS,
+        BY_PARTS },
 };
 // clang-format on
+
+// Experts that one row chose, that all rows chose, and a shared one, in every format.
+static void blocks_of_few_rows(void **state)
+{
+    static const uint32_t rows[][2] = { { 1, 2 }, { 5, 7 }, { 13, 16 }, { 16, 16 } },
+                          n_experts[] = { 4, 40, 250 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t r = 0; r < 4; r++) {
+            struct op_shape c = { .format = formats[f],
+                                  .other = f % 4 == 3 ? formats[(f + r) % N_FORMATS] : 0,
+                                  .rows = rows[r][0],
+                                  .most_rows = rows[r][1],
+                                  .n_cols = r % 2 ? 512 : 1280,
+                                  .n_out = f % 2 ? 256 : 512,
+                                  .bias = r % 2,
+                                  .limit = 1e-3 };
+            enum quant down = c.other ? c.other : c.format;
+            experts_shape = routers[(f + r) % 4];
+            experts_shape.n_experts = n_experts[(f + r) % 3];
+            experts_shape.n_slots = 3 + f % 2;
+            experts_shape.n_shared = (f + r) % 2 * 768;
+            experts_shape.shared = c.format;
+            experts_shape.limit = f % 3 == 1 && experts_shape.n_shared == 0 ? 40 : 0;
+            experts_shape.biases = (f + r) % 4 == 2;
+            experts_shape.own_norm = experts_shape.alone = r == 1;
+            experts_shape.expert_scale = r == 2;
+            experts_shape.activation = f % 2 ? ACTIVATION_GELU_TANH : ACTIVATION_SILU;
+            compare_moe(&c, c.format > QUANT_BF16 && down > QUANT_BF16 ? BY_FEW : BY_PARTS);
+        }
+}
+
+// Of few rows.
+static void a_blocks_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_FORMATS; i++) {
+        struct op_shape c = {
+            .format = formats[i], .rows = 13, .most_rows = 16, .n_cols = 512, .n_out = 256
+        };
+        float many[512], alone[512];
+        struct side s = { 0 };
+        experts_shape = routers[i % 4];
+        experts_shape.n_experts = i % 2 ? 5 : 30;
+        experts_shape.n_slots = 3;
+        experts_shape.n_shared = 256;
+        experts_shape.shared = formats[i];
+        side_open(&s, gpu, &c, record_moe);
+        c.n_out = c.n_cols;
+        play_rows(&s, c, 13, many);
+        play_rows(&s, c, 1, alone);
+        assert_memory_equal(many, alone, c.n_cols * sizeof *alone);
+        side_close(&s);
+    }
+}
 
 static void blocks_with_gates_norms_and_two_formats(void **state)
 {
@@ -422,6 +490,9 @@ static void blocks_with_gates_norms_and_two_formats(void **state)
                               .limit = 1e-3 };
         experts_shape = forms[i].shape;
         compare_moe(&c, forms[i].by);
+        c.rows = 5;
+        c.most_rows = 8;
+        compare_moe(&c, forms[i].few);
     }
 }
 
@@ -462,6 +533,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(experts_of_real_models),
         cmocka_unit_test(blocks_of_every_format),
         cmocka_unit_test(blocks_of_many_rows),
+        cmocka_unit_test(blocks_of_few_rows),
+        cmocka_unit_test(a_blocks_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(blocks_of_real_models),
         cmocka_unit_test(blocks_with_gates_norms_and_two_formats),
         cmocka_unit_test(blocks_of_a_bad_row_are_no_numbers),

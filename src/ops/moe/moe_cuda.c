@@ -1,5 +1,6 @@
 // moe_cuda.c - the operation's launches: for one row moe_row, where the weights that a block asks for fit its
-// shared memory; for many those of moe_many_cuda.c; else the parts'.
+// shared memory, at least in turns; for few rows those of moe_few_cuda.c, for many those of moe_many_cuda.c;
+// else the parts'.
 #include "gemm/cuda/gemm_plan.h"
 #include "ops/cuda_table.h"
 #include "ops/moe/moe_cuda.h"
@@ -11,8 +12,7 @@ static const gemm_kernel_names mixed_names = {
     [QUANT_Q4_K] = "moe_row_q4_k_q6_k", [QUANT_Q5_K] = "moe_row_q5_k_q6_k"
 };
 
-// Divides n eights among the blocks. Returns the largest number of a block.
-static u32 deal(u32 n, u32 n_blocks, u32 *each, u32 *more)
+u32 moe_deal(u32 n, u32 n_blocks, u32 *each, u32 *more)
 {
     *each = n / n_blocks;
     *more = n % n_blocks;
@@ -37,24 +37,23 @@ static bool formats_suit(const struct cuda_plan *p)
     u32 up = cuda_weight(p, MOE_GATE)->format, down = cuda_weight(p, MOE_DOWN)->format;
 
     return cuda_weight(p, MOE_ROUTER)->format == QUANT_F32 && cuda_weight(p, MOE_UP)->format == up &&
+           up > QUANT_BF16 && down > QUANT_BF16 &&
            (!has(p, MOE_SHARED_GATE) ||
             (cuda_weight(p, MOE_SHARED_GATE)->format == up && cuda_weight(p, MOE_SHARED_UP)->format == up &&
              cuda_weight(p, MOE_SHARED_DOWN)->format == down));
 }
 
-// What moe_row supports.
-static bool suits(const struct cuda_plan *p, const struct moe_args *a)
+bool moe_suits(const struct cuda_plan *p, const struct moe_args *a)
 {
     const struct route_rule *rule = &a->route.rule;
 
-    return !a->experts.exact && kernel_of(p) && formats_suit(p) && a->experts.n_shared % 32 == 0 &&
-           rule->n_groups == 1 && (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
+    return !a->experts.exact && formats_suit(p) && a->experts.n_shared % 32 == 0 && rule->n_groups == 1 &&
+           (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
            a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_cols % 32 == 0 &&
            a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
 }
 
-// n rows plane by plane. Returns their bytes.
-static u32 place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
+u32 moe_place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
 {
     const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
                            layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
@@ -73,15 +72,15 @@ static u32 deal_all(struct moe_params *m, u32 n_blocks)
 {
     u32 format = m->w_gate.format, n_cols = m->route.n_cols,
         pairs = MOE_GROUP *
-                deal(m->route.n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
-        shared = MOE_GROUP * deal(m->n_shared / MOE_GROUP, n_blocks, &m->shared_groups, &m->more_shared),
-        columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
+                moe_deal(m->route.n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
+        shared = MOE_GROUP * moe_deal(m->n_shared / MOE_GROUP, n_blocks, &m->shared_groups, &m->more_shared),
+        columns = MOE_GROUP * moe_deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
 
     m->shared_rounds = divide_up(shared, MOE_ROUND_PAIRS);
     m->n_rounds = m->shared_rounds + divide_up(pairs, MOE_ROUND_PAIRS);
-    m->at.stage_bytes = 2 * place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
-    m->at.slot_bytes = place_rows(&m->down, m->w_down.format, m->n_ffn, columns);
-    return m->n_shared ? place_rows(&m->shared_down, m->w_down.format, m->n_shared, columns) : 0;
+    m->at.stage_bytes = 2 * moe_place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
+    m->at.slot_bytes = moe_place_rows(&m->down, m->w_down.format, m->n_ffn, columns);
+    return m->n_shared ? moe_place_rows(&m->shared_down, m->w_down.format, m->n_shared, columns) : 0;
 }
 
 // The last round whose weights lie in the first `end` bytes.
@@ -141,7 +140,19 @@ static u32 place(struct moe_params *m, u32 n_blocks, u32 most)
     return at->state_at + MOE_STATE;
 }
 
-static struct moe_params row_params(const struct cuda_plan *p, const struct moe_args *a)
+u64 moe_ids_at(struct cuda_plan *p)
+{
+    const struct command *whole = p->command;
+    struct command parts[MOE_N_PARTS];
+
+    moe_parts(whole, parts);
+    p->command = &parts[MOE_ROUTE];
+    u64 at = cuda_at(p, ROUTE_IDS);
+    p->command = whole;
+    return at;
+}
+
+struct moe_params moe_params_of(struct cuda_plan *p, const struct moe_args *a)
 {
     return (struct moe_params){ .in = cuda_at(p, MOE_IN),
                                 .norm = cuda_at(p, MOE_NORM),
@@ -155,6 +166,7 @@ static struct moe_params row_params(const struct cuda_plan *p, const struct moe_
                                 .up_bias = cuda_at(p, MOE_UP_BIAS),
                                 .down_bias = cuda_at(p, MOE_DOWN_BIAS),
                                 .out = cuda_at(p, MOE_OUT),
+                                .ids = moe_ids_at(p),
                                 .w_gate = weight_layout_of(p, MOE_GATE),
                                 .w_up = weight_layout_of(p, MOE_UP),
                                 .w_down = weight_layout_of(p, MOE_DOWN),
@@ -172,29 +184,15 @@ static struct moe_params row_params(const struct cuda_plan *p, const struct moe_
                                 .adds = a->adds };
 }
 
-// Where moe_parts has the ids.
-static u64 ids_at(struct cuda_plan *p)
-{
-    const struct command *whole = p->command;
-    struct command parts[MOE_N_PARTS];
-
-    moe_parts(whole, parts);
-    p->command = &parts[MOE_ROUTE];
-    u64 at = cuda_at(p, ROUTE_IDS);
-    p->command = whole;
-    return at;
-}
-
 // Plans one launch, if moe_row supports this command.
 static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 {
     u32 n_groups = a->experts.n_slots * a->experts.n_ffn / MOE_GROUP;
     u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each block has some
 
-    if (!suits(p, a))
+    if (!moe_suits(p, a) || !kernel_of(p))
         return false;
-    struct moe_params m = row_params(p, a);
-    m.ids = ids_at(p);
+    struct moe_params m = moe_params_of(p, a);
     u32 shared = m.n_logits <= 2 * n_blocks ? place(&m, n_blocks, p->device.shared_bytes) : 0;
     if (!shared)
         return false;
@@ -236,6 +234,6 @@ void cuda_plan_moe(struct cuda_plan *p)
     // The first that takes it.
     if (p->tape.max_rows == 1 && plan_row(p, a))
         return;
-    if (!moe_plan_many(p, a))
+    if (!moe_plan_few(p, a) && !moe_plan_many(p, a))
         plan_parts(p);
 }

@@ -46,7 +46,7 @@ struct moe_params {
     DEVICE_AT(const f32) up_bias;      // the same
     DEVICE_AT(const f32) down_bias;    // [n_experts n_cols], or none
     DEVICE_AT(f32) out;
-    DEVICE_AT(f32) ids;     // [n_slots] the choice, for who asks for it (moe.h)
+    DEVICE_AT(f32) ids;     // [rows, n_slots] the choice, for who asks for it (moe.h)
     DEVICE_AT(u32) logits;  // [n_logits][MOE_LOGIT_WORDS] zero between launches, as the next two
     DEVICE_AT(u32) hidden;  // [n_hidden / 2] pairs of bf16: the slots', then the shared expert's
     DEVICE_AT(u32) arrived; // blocks that have read them
@@ -73,6 +73,18 @@ SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8
 #ifdef HOST_C
 #include "device/cuda/cuda.h"
 
-// Adds the launches for many rows and returns true, or returns false: not for this tape.
+// What moe_row and the kernels for few rows support, but for formats that lack a kernel.
+bool moe_suits(const struct cuda_plan *p, const struct moe_args *a);
+// Where moe_parts has the ids.
+u64 moe_ids_at(struct cuda_plan *p);
+// The operands and sizes; the places, and what is dealt to blocks, are left.
+struct moe_params moe_params_of(struct cuda_plan *p, const struct moe_args *a);
+// Divides n eights among the blocks. Returns the largest number of a block.
+u32 moe_deal(u32 n, u32 n_blocks, u32 *each, u32 *more);
+// n rows plane by plane. Returns their bytes.
+u32 moe_place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n);
+
+// Adds the launches for few rows, or for many, and returns true, or returns false: not for this tape.
+bool moe_plan_few(struct cuda_plan *p, const struct moe_args *a);
 bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a);
 #endif
