@@ -170,12 +170,13 @@ template <u32 F, u32 G> struct block_weights {
         else
             copy_rest<F>(p.up, w, first, n, to, skip, full(i));
     }
-    // Of the slots' rounds that have places, one of four warps a part each.
-    __device__ __forceinline__ void copy_rounds(u32 part) const
+    // Of the slots' rounds that have places, a warp a part each: four warps a round.
+    __device__ __forceinline__ void copy_rounds() const
     {
-        u32 lane = threadIdx.x & 31;
+        u32 lane = threadIdx.x & 31, part = threadIdx.x / 32 % 4;
         if (lane < 2)
-            for (u32 i = p.shared_rounds; i < min(n_rounds, p.at.n_stages); i++)
+            for (u32 i = p.shared_rounds + threadIdx.x / 128; i < min(n_rounds, p.at.n_stages);
+                 i += WARPS / 4)
                 copy_part(i, part, lane);
     }
     // A slot's columns of down, by one lane.
@@ -325,7 +326,7 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
     return __syncthreads_or(bad);
 }
 
-// Of four warps, one a scheduler, each chooses for itself, before it requests the rounds' weights.
+// A warp.
 template <u32 N>
 static __device__ __forceinline__ void choose_slots(const struct moe_params &p, struct moe_state &s, bool bad)
 {
@@ -336,8 +337,7 @@ static __device__ __forceinline__ void choose_slots(const struct moe_params &p, 
         keys[i] = i * 32 + lane < p.route.n_experts ? s.keys[i * 32 + lane] : 0;
     u32 id = bad ? lane : choose(keys, p.route.n_slots);
     if (lane < p.route.n_slots)
-        s.ids[lane] = id; // all four write the same
-    __syncwarp();
+        s.ids[lane] = id;
 }
 
 // A warp: the slots' weights, and the shared expert's.
@@ -554,14 +554,12 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
         publish_logits(p, s, router.n_own);
     router.pack(x); // while the logits travel
     bool bad = take_logits(p, s);
-    if (warp < 4) {
-        if (p.route.n_experts <= 128)
-            choose_slots<4>(p, s, bad);
-        else
-            choose_slots<8>(p, s, bad);
-        w.copy_rounds(warp);
-    }
+    if (warp == 0 && p.route.n_experts <= 128)
+        choose_slots<4>(p, s, bad);
+    else if (warp == 0)
+        choose_slots<8>(p, s, bad);
     __syncthreads();
+    w.copy_rounds();
     number.begin(w);
     if (warp == WARPS - 1)
         weigh_slots(p, s, bad);

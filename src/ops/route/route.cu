@@ -6,6 +6,7 @@
 //   8 rows            | lanes take columns in |    on tensor cores     | w1 | w3 | w5 | w7 |   16 a warp
 //                     | turn                  |                        +----+----+----+----+
 //                     +-----------------------+
+//   route_logits_tile 8 rows by 8 experts, 8 warps which share the columns; lanes have all 64 sums
 //   route_choose      a warp per row: lane l has experts l, l + 32, ...; scores and keys in shared memory
 //
 // The order of a sum depends on n_cols and the router's format alone. route_logits_many streams columns
@@ -86,6 +87,67 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
         if (lane == 0 && r < n_rows)
             p.logits[(u64)(first + r) * p.args.n_experts + expert] = sum + bias;
     }
+}
+
+// The logits of some rows, a router in F32: eight rows by eight experts a block, whose warps share the
+// columns.
+enum { TILE = ROUTE_TILE_ROWS, TILE_WARPS = ROUTE_THREADS / 32 };
+
+// Sums v over the warp: lane l has the sums of 2 l and 2 l + 1 in v[0] and v[1].
+static __device__ __forceinline__ void sum_across(f32 (&v)[TILE * TILE])
+{
+    u32 lane = threadIdx.x % 32;
+
+#pragma unroll
+    for (u32 o = 16, n = TILE * TILE / 2; o; o /= 2, n /= 2)
+#pragma unroll
+        for (u32 k = 0; k < TILE * TILE / 2; k++)
+            if (k < n) {
+                f32 mine = lane & o ? v[k + n] : v[k], other = lane & o ? v[k] : v[k + n];
+                v[k] = mine + __shfl_xor_sync(~0u, other, o);
+            }
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
+    route_logits_tile(const __grid_constant__ struct route_params p)
+{
+    __shared__ f32 sums[TILE_WARPS][TILE * TILE];
+    u32 n = p.args.n_cols / 4, n_rows = p.step->n_rows, row = blockIdx.y * TILE, expert = blockIdx.x * TILE,
+        lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const float4 *x = (const float4 *)p.normed, *w = (const float4 *)p.router.quants;
+    f32 v[TILE * TILE] = {};
+
+    wait_for_inputs();
+    if (row >= n_rows)
+        return;
+    for (u32 i = threadIdx.x; i < n; i += ROUTE_THREADS) {
+        float4 a[TILE], b[TILE];
+#pragma unroll
+        for (u32 k = 0; k < TILE; k++) { // missing ones repeat the last
+            a[k] = x[(u64)min(row + k, n_rows - 1) * n + i];
+            b[k] = __ldg(w + (u64)min(expert + k, p.args.n_experts - 1) * n + i);
+        }
+#pragma unroll
+        for (u32 r = 0; r < TILE; r++)
+#pragma unroll
+            for (u32 e = 0; e < TILE; e++) {
+                f32 &sum = v[r * TILE + e];
+                sum = fmaf(a[r].w, b[e].w,
+                           fmaf(a[r].z, b[e].z, fmaf(a[r].y, b[e].y, fmaf(a[r].x, b[e].x, sum))));
+            }
+    }
+    sum_across(v);
+    sums[warp][2 * lane] = v[0];
+    sums[warp][2 * lane + 1] = v[1];
+    __syncthreads();
+    u32 r = row + threadIdx.x / TILE, e = expert + threadIdx.x % TILE;
+    if (threadIdx.x >= TILE * TILE || r >= n_rows || e >= p.args.n_experts)
+        return;
+    f32 sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < TILE_WARPS; i++)
+        sum += sums[i][threadIdx.x];
+    p.logits[(u64)r * p.args.n_experts + e] = sum + (p.bias ? p.bias[e] : 0);
 }
 
 // A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
@@ -281,8 +343,23 @@ static __device__ __forceinline__ bool score(const struct route_params &p, f32 *
     return true;
 }
 
-static __device__ __forceinline__ void choose(const struct route_params &p, u32 row, f32 *logits, f32 *key,
-                                              f32 *rank)
+// A warp, a row: the experts of the slots. N: experts of a lane, at most; taken: bits of those that groups
+// left out.
+template <u32 N>
+static __device__ __forceinline__ u32 best_slots(const struct route_args &args, const f32 *key, u32 taken)
+{
+    u32 lane = threadIdx.x % 32, keys[N];
+
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+        u32 e = i * 32 + lane;
+        keys[i] = e < args.n_experts && !(taken >> i & 1) ? order_key(key[e]) : 0;
+    }
+    return choose(keys, args.n_slots);
+}
+
+static __device__ __forceinline__ void choose_row(const struct route_params &p, u32 row, f32 *logits,
+                                                  f32 *key, f32 *rank)
 {
     u32 lane = threadIdx.x % 32, n = p.args.n_slots, taken = 0, id = lane;
     f32 weight = __int_as_float(0x7fffffff);
@@ -290,11 +367,9 @@ static __device__ __forceinline__ void choose(const struct route_params &p, u32 
     if (score(p, logits, key)) {
         if (p.args.rule.n_groups > 1)
             taken = leave_groups(p.args, key, rank);
-        for (u32 j = 0; j < n; j++) {
-            u32 e = best_of(key, taken, p.args.n_experts);
-            taken |= e % 32 == lane ? 1u << e / 32 : 0;
-            id = j == lane ? e : id;
-        }
+        id = p.args.n_experts <= 128   ? best_slots<4>(p.args, key, taken)
+             : p.args.n_experts <= 256 ? best_slots<8>(p.args, key, taken)
+                                       : best_slots<ROUTE_MAX_EXPERTS / 32>(p.args, key, taken);
         weight = route_weigh(p.args.rule, lane < n ? logits[id] : 0, n);
         if (p.expert_scale && lane < n)
             weight *= p.expert_scale[id];
@@ -307,6 +382,22 @@ static __device__ __forceinline__ void choose(const struct route_params &p, u32 
     }
 }
 
+// A warp: the row times the shared expert's gate; many loads are under way at once.
+static __device__ __forceinline__ f32 gate_sum(const struct route_params &p, const f32 *x)
+{
+    u32 lane = threadIdx.x % 32, n = p.args.n_cols, fours = n % 4 == 0 ? n / 4 : 0;
+    f32 sum = 0;
+
+#pragma unroll 8
+    for (u32 i = lane; i < fours; i += 32) {
+        float4 a = ((const float4 *)x)[i], b = ((const float4 *)p.shared_gate)[i];
+        sum = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+    }
+    for (u32 i = fours * 4 + lane; i < n; i += 32)
+        sum = fmaf(x[i], p.shared_gate[i], sum);
+    return warp_sum(sum);
+}
+
 extern "C" __global__ void __launch_bounds__(ROUTE_CHOOSE_THREADS)
     route_choose(const __grid_constant__ struct route_params p)
 {
@@ -315,19 +406,15 @@ extern "C" __global__ void __launch_bounds__(ROUTE_CHOOSE_THREADS)
     __shared__ f32 rank[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32,
         row = blockIdx.x * (ROUTE_CHOOSE_THREADS / 32) + warp;
-    f32 sum = 0;
 
     wait_for_inputs();
     if (row >= p.step->n_rows)
         return;
-    const f32 *x = p.normed + (u64)row * p.args.n_cols;
     for (u32 e = lane; e < p.args.n_experts; e += 32)
         logits[warp][e] = p.logits[(u64)row * p.args.n_experts + e];
-    for (u32 i = lane; p.shared_gate && i < p.args.n_cols; i += 32)
-        sum = fmaf(x[i], p.shared_gate[i], sum);
-    sum = warp_sum(sum);
+    f32 sum = p.shared_gate ? gate_sum(p, p.normed + (u64)row * p.args.n_cols) : 0;
     if (lane == 0)
         p.weights[(u64)row * (p.args.n_slots + 1) + p.args.n_slots] = p.shared_gate ? sigmoid(sum) : 1;
     __syncwarp();
-    choose(p, row, logits[warp], key[warp], rank[warp]);
+    choose_row(p, row, logits[warp], key[warp], rank[warp]);
 }

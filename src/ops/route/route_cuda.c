@@ -26,6 +26,13 @@ static bool suits_many(const struct cuda_plan *p, const struct route_params *par
            params->args.n_cols % 32 == 0;
 }
 
+// Eight rows by eight experts a block; a single row takes another kernel, with another order of sums.
+static bool suits_tiles(const struct cuda_plan *p, const struct route_params *params)
+{
+    return p->tape.max_rows > 1 && !p->tape.invariant && params->router.format == QUANT_F32 &&
+           params->args.n_cols % 4 == 0;
+}
+
 static void launch_few(struct cuda_plan *p, const struct route_params *params)
 {
     struct cuda_shape shape = { { divide_up(params->args.n_experts, ROUTE_THREADS / 32),
@@ -62,6 +69,13 @@ void cuda_plan_route(struct cuda_plan *p)
             (struct cuda_shape){
                 { divide_up(rows, ROUTE_MANY_ROWS), divide_up(args->n_experts, 64), 1 }, ROUTE_THREADS, 0 },
             &params, sizeof params);
+    else if (suits_tiles(p, &params))
+        cuda_launch_add(p, "route_logits_tile",
+                        (struct cuda_shape){ { divide_up(args->n_experts, ROUTE_TILE_ROWS),
+                                               divide_up(rows, ROUTE_TILE_ROWS), 1 },
+                                             ROUTE_THREADS,
+                                             0 },
+                        &params, sizeof params);
     else
         launch_few(p, &params);
     cuda_launch_add(p, "route_choose", choice, &params, sizeof params);
