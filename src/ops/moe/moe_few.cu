@@ -10,8 +10,8 @@
 //   the
 //                   entries by expert. A task is a group and 32 hidden numbers, in two rounds of 16 pairs
 //                   of gate and up, a pair a warp; tasks are dealt to blocks in turn
-//   moe_few_down    a block has 8 to 32 columns of all groups; four teams of four warps take groups in turn,
-//                   a warp four columns at a time. What groups add is summed slot by slot at the end
+//   moe_few_down    a block has 8 to 32 columns of all groups; teams of four or eight warps take groups in
+//                   turn, a warp four columns at a time. What groups add is summed slot by slot at the end
 //
 // Pipeline: rounds and groups come by bulk copies into stages of shared memory; the last warp to leave a
 // stage requests what comes next into it.
@@ -552,14 +552,14 @@ template <u32 F> struct few_down {
     }
     __device__ __forceinline__ void run() const
     {
-        u32 warp = threadIdx.x / 32, members = WARPS / MOE_FEW_TEAMS;
+        u32 warp = threadIdx.x / 32, members = WARPS / q.n_teams;
 
 #pragma unroll 1
-        for (u32 i = warp % MOE_FEW_TEAMS; i < s.n_groups; i += MOE_FEW_TEAMS) {
+        for (u32 i = warp / members; i < s.n_groups; i += q.n_teams) {
             const struct few_group &g = s.groups[i];
             wait_for_stage(full(i), i / q.n_stages & 1);
             for (u32 r = 0; r < g.n; r++)
-                for (u32 c = warp / MOE_FEW_TEAMS * 4; c < columns.n; c += 4 * members)
+                for (u32 c = warp % members * 4; c < columns.n; c += 4 * members)
                     multiply(i, g, r, c);
             if (is_last(s, i % q.n_stages, members) && i + q.n_stages < s.n_groups)
                 request(i + q.n_stages);

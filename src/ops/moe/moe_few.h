@@ -28,5 +28,7 @@ struct moe_few_params {
     u32 n_stages, stage_bytes;   // at 0 in shared memory
     u32 rows_at, state_at;       // packed rows, or what down's groups add up to
     u32 columns, weight_bytes;   // of down: of a block at most; of a group's part of a stage
-    u32 reserved[2];
+    // Of down: teams of warps, which take groups in turn. Each has stages of its own, and so waits for no
+    // phase of a barrier whose turn has not come.
+    u32 n_teams, reserved;
 };

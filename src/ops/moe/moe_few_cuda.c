@@ -39,14 +39,18 @@ static void take_room(struct cuda_plan *p, struct moe_few_params *q)
 }
 
 // Shared memory: stages, then `rows` bytes, then the state. Returns the bytes; 0: there is no room for two.
-static u32 place(struct moe_few_params *q, u32 most_stages, u32 rows, u32 most)
+static u32 place(struct moe_few_params *q, u32 rows, u32 most, bool down)
 {
+    u32 most_stages = down ? MOE_FEW_DOWN_STAGES : MOE_FEW_UP_STAGES;
+
     rows = (rows + 127) / 128 * 128;
     q->stage_bytes = (q->stage_bytes + 127) / 128 * 128;
     if (most < rows + MOE_FEW_STATE + 2 * q->stage_bytes)
         return 0;
     q->n_stages = (most - rows - MOE_FEW_STATE) / q->stage_bytes;
     q->n_stages = q->n_stages < most_stages ? q->n_stages : most_stages;
+    q->n_teams = q->n_stages < 4 ? 2 : 4;
+    q->n_stages -= down ? q->n_stages % q->n_teams : 0;
     q->rows_at = q->n_stages * q->stage_bytes;
     q->state_at = q->rows_at + rows;
     return q->state_at + MOE_FEW_STATE;
@@ -57,8 +61,7 @@ static u32 place_up(const struct cuda_plan *p, struct moe_few_params *q)
     const struct moe_params *m = &q->of;
 
     q->stage_bytes = 2 * moe_place_rows(&q->of.up, m->w_gate.format, m->route.n_cols, MOE_ROUND_PAIRS);
-    return place(q, MOE_FEW_UP_STAGES, p->tape.max_rows * moe_row_bytes(m->route.n_cols),
-                 p->device.shared_bytes);
+    return place(q, p->tape.max_rows * moe_row_bytes(m->route.n_cols), p->device.shared_bytes, false);
 }
 
 static u32 place_down(const struct cuda_plan *p, struct moe_few_params *q, u32 n_blocks)
@@ -73,7 +76,7 @@ static u32 place_down(const struct cuda_plan *p, struct moe_few_params *q, u32 n
         shared = m->n_shared ? moe_place_rows(&m->shared_down, format, m->n_shared, q->columns) : 0;
     q->weight_bytes = routed > shared ? routed : shared;
     q->stage_bytes = q->weight_bytes + MOE_FEW_TOGETHER * (row > shared_row ? row : shared_row);
-    return place(q, MOE_FEW_DOWN_STAGES, entries * q->columns * (u32)sizeof(f32), p->device.shared_bytes);
+    return place(q, entries * q->columns * (u32)sizeof(f32), p->device.shared_bytes, true);
 }
 
 static void launch(struct cuda_plan *p, const char *kernel, struct cuda_shape shape,
