@@ -404,7 +404,7 @@ static const struct {
     { QUANT_Q4_K, 0, 512, 256, { .n_experts = 256, .n_slots = 8, .n_shared = 512, .shared = QUANT_Q4_K,
         .shared_gate = true, .rule = SOFTMAX_RULE }, BY_ROW, BY_FEW },
     { QUANT_Q4_0, 0, 2816, 704, GEMMA4(128), BY_ROW, BY_FEW },
-    { QUANT_Q8_0, 0, 2816, 704, GEMMA4(16), BY_ROW, BY_FEW },
+    { QUANT_Q8_0, 0, 2816, 704, GEMMA4(16), BY_ROW, BY_PARTS },
     // Qwen3-30B-A3B in Q4_K_M, GLM-4.7-Flash in Q5_K_M
     { QUANT_Q4_K, QUANT_Q6_K, 2048, 768, { .n_experts = 24, .n_slots = 8, .rule = SOFTMAX_RULE }, BY_ROW, BY_FEW },
     { QUANT_Q5_K, QUANT_Q6_K, 2048, 1536, { .n_experts = 12, .n_slots = 4, .n_shared = 1536,

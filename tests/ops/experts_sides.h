@@ -168,7 +168,7 @@ static inline void record_moe(struct side *s, const struct op_shape *c)
                               .rule = e->rule,
                               .eps = 1e-20f,
                               .gain = e->gain };
-    m.expert_norm = e->own_norm ? side_vector(s, c->n_cols) : NULL;
+    m.expert_norm = e->own_norm ? side_router_norm(s, c->n_cols) : NULL;
     m.up =
         (struct experts_up){ .out = tape_tensor(s->tape, n_hidden, ROWS_STEP),
                              .in = e->own_norm ? tape_tensor(s->tape, c->n_cols, ROWS_STEP) : m.route.normed,

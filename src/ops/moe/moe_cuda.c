@@ -232,7 +232,7 @@ void cuda_plan_moe(struct cuda_plan *p)
     const struct moe_args *a = (const struct moe_args *)p->command->args;
 
     // The first that takes it.
-    if (p->tape.max_rows == 1 && plan_row(p, a))
+    if (p->tape.max_rows == 1 && (moe_plan_simple(p, a) || plan_row(p, a)))
         return;
     if (!moe_plan_few(p, a) && !moe_plan_many(p, a))
         plan_parts(p);

@@ -84,7 +84,9 @@ u32 moe_deal(u32 n, u32 n_blocks, u32 *each, u32 *more);
 // n rows plane by plane. Returns their bytes.
 u32 moe_place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n);
 
-// Adds the launches for few rows, or for many, and returns true, or returns false: not for this tape.
+// Adds the launch for one row in its simplest form, the launches for few rows, or for many, and returns true,
+// or returns false: not for this tape.
+bool moe_plan_simple(struct cuda_plan *p, const struct moe_args *a);
 bool moe_plan_few(struct cuda_plan *p, const struct moe_args *a);
 bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a);
 #endif
