@@ -364,14 +364,14 @@ static void an_encoders_layer_is_nine_launches(void **state)
         const char *kernel;
         const struct tape_packing *packing; // of what it hands on alone
     } commands[] = {
-        { "layernorm_warp", &gemm_packing_bf16 },
-        { "gemm_cluster_packed_128", &gemm_packing_rows },
-        { "gemm_cluster_packed_128", &gemm_packing_rows },
-        { "gemm_cluster_packed_128", &gemm_packing_rows },
+        { "layernorm_warp_768", &gemm_packing_bf16 },
+        { "gemm_staged_packed_192", &gemm_packing_rows },
+        { "gemm_staged_packed_192", &gemm_packing_rows },
+        { "gemm_staged_packed_192", &gemm_packing_rows },
         { "attend_all_hopper_64", &gemm_packing_bf16 },
-        { "gemm_cluster_waves_128", NULL },
-        { "layernorm_warp", &gemm_packing_bf16 },
-        { "gemm_cluster_activated_192", &gemm_packing_bf16 },
+        { "gemm_staged_128", NULL },
+        { "layernorm_warp_768", &gemm_packing_bf16 },
+        { "gemm_staged_activated_192", &gemm_packing_bf16 },
         { "gemm_cluster_waves_128", NULL },
     };
     enum { N = sizeof commands / sizeof *commands };
