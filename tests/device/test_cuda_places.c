@@ -54,10 +54,12 @@ static void check_devices(const struct engine_loaded *l, const char *first, cons
         assert_string_equal(l->devices.at[1]->name, second);
 }
 
-// Where a GPU has no room for all, the processor has the rest; but not if the device was named.
+// Where a GPU has no room for all, the processor has the rest; but not if the device was named. Of the
+// shipped model: the plan goes by measured times, and a processor takes as long for less as the fake driver's
+// calls.
 static void the_processor_takes_what_does_not_fit(void **state)
 {
-    struct ingot_engine_options o = found_options(MODEL);
+    struct ingot_engine_options o = found_options(NULL);
     struct ingot_error error;
     (void)state;
 
