@@ -1,9 +1,9 @@
 // gpu_attend.c - decode attention on an NVIDIA GPU: bench_gpu_attend [jsonl] [KIND [FORMAT]].
 //
-// Prints the time (us) of a layer's attention for heads of every width, pages of every format, few and many
-// tokens and sequences, and the bandwidth (GB/s, of the pages' bytes). A tape of several layers, each with
-// pages of its own, so that they come from memory; a layer follows the one before as in a model's graph, but
-// nothing lies between. Tests check the results.
+// For each head size, page format, context length and number of sequences: the time of one layer's attention
+// (us) and the rate at which its pages are read (GB/s). The tape has several layers with their own pages, so
+// that pages come from memory and not from the L2 cache; nothing runs between two layers. Tests check the
+// results.
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"

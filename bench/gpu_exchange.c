@@ -1,8 +1,8 @@
-// gpu_exchange.c - what an all-reduce of ranks on GPUs takes, inside a graph: bench_gpu_exchange RANKS
+// gpu_exchange.c - the time of an all-reduce between GPUs, inside a CUDA graph: bench_gpu_exchange RANKS
 // [COLS...].
 //
-// For each width and number of rows a tape of 64 all-reduces is played again and again. Prints the median of
-// a play, divided: us of one, in a chain of its like. What a product beside it hides or adds is not in it.
+// For each number of columns and rows it plays a tape of 64 all-reduces several times and prints the median
+// time divided by 64, in us. It does not show what overlaps with a product before or after.
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"

@@ -10,7 +10,7 @@ enum { COMMUNICATOR_MOST = 8, COMMUNICATOR_ID_BYTES = 128 }; // ranks of one pro
 
 struct communicator_shape {
     uint32_t n;                            // ranks
-    uint32_t part_cols[COMMUNICATOR_MOST]; // columns of each rank's part of what is gathered
+    uint32_t part_cols[COMMUNICATOR_MOST]; // columns that each rank contributes to the gather
     uint32_t max_rows;                     // of it
 };
 
@@ -30,7 +30,7 @@ struct communicator_gather {
 // False: an error, or the exchange has ended since another rank failed; that rank's error is not repeated,
 // and *err stays as it was.
 struct communicator_ops {
-    // The first n fp32 numbers of the rank's b become the sum of all ranks'.
+    // In place, fp32: element i < n of the rank's b becomes the sum of element i of all ranks.
     bool (*all_reduce)(struct communicator *x, uint32_t rank, struct buffer *b, uint64_t n, struct err *err);
     bool (*gather)(struct communicator *x, uint32_t rank, const struct communicator_gather *at,
                    struct err *err);

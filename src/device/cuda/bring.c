@@ -16,8 +16,8 @@ static bool begin(struct cuda *c, struct err *err)
         (!b->stream &&
          !cuda_check(c, cu->stream_create(&b->stream, CU_STREAM_NON_BLOCKING), "a stream", err)) ||
         (!b->behind && !cuda_check(c, cu->event_create(&b->behind, CU_EVENT_NO_TIMING), "an event", err)) ||
-        (!b->done &&
-         !cuda_check(c, cu->event_create(&b->done, CU_EVENT_NO_TIMING | CU_EVENT_SLEEPING), "an event", err)))
+        (!b->done && !cuda_check(c, cu->event_create(&b->done, CU_EVENT_NO_TIMING | CU_EVENT_BLOCKING_SYNC),
+                                 "an event", err)))
         return false;
     if (!b->room &&
         !cuda_check(c, cu->host_alloc(&room, BESIDE_BYTES, CU_HOST_PORTABLE), "pinned memory", err))

@@ -68,8 +68,8 @@ static void cuda_release(struct device *d, struct buffer *b)
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
-// One thread copies to pinned memory slower than PCIe takes it away: four save 0.8 ms of the pixels of 17
-// tiles (bench/results/2026-11-28-encoder.md).
+// Threads that copy large writes to pinned memory: one thread is slower than PCIe (measured:
+// bench/results/2026-11-28-encoder.md).
 enum { COPIERS = 4, LEAST_SHARED_BYTES = 4 << 20 };
 
 struct staging_copy {
@@ -361,7 +361,8 @@ static bool start(struct cuda *c, struct err *err)
         if (!cuda_check(c, cu->event_create(&c->fetched[i], CU_EVENT_NO_TIMING), "an event", err))
             return false;
     if (!cuda_check(c, cu->event_create(&c->reached, CU_EVENT_NO_TIMING), "an event", err) ||
-        !cuda_check(c, cu->event_create(&c->asleep, CU_EVENT_NO_TIMING | CU_EVENT_SLEEPING), "an event", err))
+        !cuda_check(c, cu->event_create(&c->asleep, CU_EVENT_NO_TIMING | CU_EVENT_BLOCKING_SYNC), "an event",
+                    err))
         return false;
     if (!read_limits(c, err))
         return false;

@@ -28,7 +28,7 @@ struct cuda_plan {
     struct cuda_limits device;
     struct tape_limits tape;
     const struct command *command;
-    const struct exchange *exchange; // of the tape, or NULL
+    const struct exchange *exchange; // how this rank reaches its peers; NULL: no tensor parallelism
     uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which
                             // measures it
     uint64_t private_bytes; // private memory that this command wants

@@ -34,7 +34,7 @@ enum {
     CU_FUNCTION_SHARED_CARVEOUT = 9, // percent
     CU_SCHEDULE_SPIN = 1,
     CU_STREAM_NON_BLOCKING = 1,
-    CU_EVENT_SLEEPING = 1, // who waits for it leaves the processor to others
+    CU_EVENT_BLOCKING_SYNC = 1, // a thread that waits for it sleeps
     CU_EVENT_NO_TIMING = 2,
     CU_HOST_PORTABLE = 1,
     CU_EDGE_PROGRAMMATIC = 1, // the kind of an edge, and the port it leaves from
