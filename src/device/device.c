@@ -21,12 +21,14 @@ bool device_can_send(const struct device *from, const struct device *to)
     return from->queue && from->queue->send && to->queue && to->queue->send == from->queue->send;
 }
 
-bool device_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+bool device_send(struct device *d, const struct buffer *from, struct buffer *to, struct device_span span,
                  struct err *err)
 {
-    CHECK(device_can_send(d, to->device) && bytes <= from->bytes && bytes <= to->bytes);
-    d->counters.sent_bytes += bytes;
-    return d->queue->send(d, from, to, bytes, err);
+    uint64_t least = from->bytes < to->bytes ? from->bytes : to->bytes;
+
+    CHECK(device_can_send(d, to->device) && span.offset <= least && span.bytes <= least - span.offset);
+    d->counters.sent_bytes += span.bytes;
+    return d->queue->send(d, from, to, span, err);
 }
 
 bool device_can_bring(const struct device *d)

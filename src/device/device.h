@@ -114,7 +114,7 @@ bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint
 bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 // Whether `send` of one reaches the other.
 bool device_can_send(const struct device *from, const struct device *to);
-bool device_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+bool device_send(struct device *d, const struct buffer *from, struct buffer *to, struct device_span span,
                  struct err *err);
 // By `bring`, or where the device is done with each play on return, as it is.
 bool device_can_bring(const struct device *d);

@@ -12,21 +12,24 @@ struct device;
 struct err;
 struct tape;
 
+struct device_span { // of a buffer
+    uint64_t offset, bytes;
+};
 struct device_piece { // of a buffer, and what it shall hold
     struct buffer *to;
     uint64_t offset, bytes;
     const void *from;
 };
-enum { DEVICE_FETCHES = 8, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
+enum { DEVICE_FETCHES = 10, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
     // Copies the first bytes of b to the host once everything played so far has finished. fetch: which of the
     // DEVICE_FETCHES places.
     bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
     // Waits for that copy, but not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
-    // These may be NULL. Copies the first bytes to a buffer of another device that has the same send, after
-    // all that was played on both, and before what is played on either from now on. No thread waits.
-    bool (*send)(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+    // These may be NULL. Copies bytes to the same place in a buffer of another device that has the same send,
+    // after all that was played on both, and before what is played on either from now on. No thread waits.
+    bool (*send)(struct device *d, const struct buffer *from, struct buffer *to, struct device_span span,
                  struct err *err);
     // Prepares that, and tries it. *direct: the copies do not go through the host.
     bool (*connect)(struct device *from, struct device *to, bool *direct, struct err *err);

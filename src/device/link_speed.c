@@ -17,7 +17,7 @@ struct ends {
 static bool move(const struct ends *e, uint64_t bytes, struct err *err)
 {
     if (e->a && e->b && e->sends)
-        return device_send(e->a->device, e->a, e->b, bytes, err) &&
+        return device_send(e->a->device, e->a, e->b, (struct device_span){ 0, bytes }, err) &&
                e->b->device->ops->wait(e->b->device, err);
     return (!e->a || buffer_read(e->a, 0, e->room, bytes, err)) &&
            (!e->b ||

@@ -205,16 +205,16 @@ static bool host_takes_part(const struct engine_loaded *l)
     return false;
 }
 
-// Fills the step after the current one. On a device with a queue it is submitted before the current tokens
-// are known, as long as every request is in plain decoding: the device reads those tokens from its token
+// Fills the step after the current one. On devices with a queue it is submitted before the current tokens are
+// known, as long as every request is in plain decoding: the first stage reads those tokens from its token
 // history. A request that ends leaves one row to discard. Where the host takes part in a step, it would keep
 // the current one's results until the next is over; where limits make steps wait, the device would compute
 // meanwhile. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
-    if (!e->loaded->stages[0].device->queue || !one_history(e->loaded) || host_takes_part(e->loaded) ||
-        pace_share(&e->pace) < 1)
+    if (!e->loaded->stages[0].device->queue || !(one_history(e->loaded) || e->loaded->returns_tokens) ||
+        host_takes_part(e->loaded) || pace_share(&e->pace) < 1)
         return false;
     struct speculate_step step = speculate_begin(e);
     for (struct request *r = e->first; r; r = r->next)
@@ -224,6 +224,16 @@ static bool fill_ahead(struct engine *e)
         request_add_ahead(r, e->ahead);
     e->ahead->n_decode = e->ahead->n_rows;
     return e->ahead->n_rows > 0;
+}
+
+// Tokens that the last stage draws in the step before.
+static bool return_tokens(const struct engine_loaded *l, const struct batch *b, struct err *err)
+{
+    for (uint32_t i = 0; i < b->n_rows && l->returns_tokens; i++)
+        if (!link_return_token(&l->stages[l->n_stages - 1], &l->stages[0], b->rows[i].slot,
+                               b->rows[i].position, err))
+            return false;
+    return true;
 }
 
 static bool play_stages(struct engine *e, struct batch *b, struct err *err)
@@ -249,7 +259,8 @@ static bool run_batch(struct engine *e, struct err *err)
     e->is_ahead = fill_ahead(e);
     e->block_is_fresh = !e->is_ahead;
     pthread_mutex_unlock(&e->state);
-    return (!e->is_ahead || play_stages(e, e->ahead, err)) && engine_collect(e, e->batch, err);
+    return (!e->is_ahead || (return_tokens(e->loaded, e->ahead, err) && play_stages(e, e->ahead, err))) &&
+           engine_collect(e, e->batch, err);
 }
 
 // The output's row of logits, on the host; valid until the next call. NULL after a failure.
@@ -391,7 +402,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     if (!e->failed && !e->is_ahead)
         schedule(e);
     bool encodes = !e->is_ahead && tiles_in_step(e), asks = health_is_due(e);
-    bool in_flight = e->flight.most > 1 && !flight_waits_for_one(e);
+    bool in_flight = e->flight.most > 1 && !e->is_ahead && !flight_waits_for_one(e);
     pthread_mutex_unlock(&e->state);
     uint64_t begun = clock_ns();
     bool ok = e->failed || ((!asks || health_check(e, &failure)) &&

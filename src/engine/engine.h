@@ -53,6 +53,7 @@ struct engine_loaded {
     struct stage *stages; // [n_stages]
     struct link *links;   // [n_stages - 1]: link i is between stages i and i + 1
     uint32_t n_stages;
+    bool returns_tokens; // see link_returns_tokens
     struct model *parts; // [n_parts], what each rank of a tensor parallel engine has of the model; else NULL
     uint32_t n_parts;
     struct rank_group *group;                                 // the ranks, of which stages[0] is the first
@@ -116,15 +117,14 @@ void engine_release_stages(struct engine *e);
 bool engine_renew_pages(struct engine *e, struct err *err);
 // stepping is held: makes the stages on the devices that are there, by the plan where there are several.
 bool engine_reload(struct engine *e, struct err *err);
-// The memory that an engine with these options needs, and that of the devices that it would use, in sum.
-// Opens the file and the devices, loads nothing.
-struct device_info;
 // What these options would place where, and how fast it would be with `depth` tokens in the context. Opens
 // the file and the devices, loads some layers to each, unless the cache knows them, and measures what each
 // can do. The placement that engine_load chooses comes from here.
 struct plan; // engine/stage/plan.h
 bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, struct plan *plan,
                  struct err *err);
+// The memory that an engine with these options needs, and that of the devices that it would use, in sum.
+// Opens the file and the devices, loads nothing.
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err);
 

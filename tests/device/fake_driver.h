@@ -8,7 +8,14 @@
 #include "engine/stage/device_check.h"
 #include "testing.h"
 
-enum { LAUNCH_FAILED = 719, LOST = 999, NO_CONTEXT = 201, FAKE_KERNEL_NS = 5000, FAKE_EVENT_NS = 4000 };
+enum {
+    LAUNCH_FAILED = 719,
+    LOST = 999,
+    NO_CONTEXT = 201,
+    PEER_ENABLED_ALREADY = 704,
+    FAKE_KERNEL_NS = 5000,
+    FAKE_EVENT_NS = 4000
+};
 
 enum { FAKE_NODES = 1024, FAKE_EDGES = 4096 };
 struct fake_graph {
@@ -25,6 +32,7 @@ static struct {
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
     int n_devices;                                       // 0: one
     bool has_peers, spoils_direct, spoils_all;           // copies between devices arrive changed
+    bool enabled[16][16];                                // from, to
     unsigned n_enabled, n_copies, n_follows;
     bool computes_wrong;
     cu_result stream_state;    // of all streams, when asked
@@ -251,15 +259,19 @@ static cu_result can_reach(int *can, cu_device device, cu_device other)
 }
 static cu_result enable_peer(cu_context other, unsigned flags)
 {
+    bool *enabled = &fake.enabled[(char *)fake_context - fake.contexts][(char *)other - fake.contexts];
+    (void)flags;
     if (fails())
         return LOST;
-    (void)other, (void)flags;
+    if (*enabled)
+        return PEER_ENABLED_ALREADY;
+    *enabled = true;
     fake.n_enabled++;
     return 0;
 }
 static cu_result disable_peer(cu_context other)
 {
-    (void)other;
+    fake.enabled[(char *)fake_context - fake.contexts][(char *)other - fake.contexts] = false;
     fake.n_enabled--;
     return 0;
 }

@@ -195,7 +195,26 @@ static void every_call_fails_in_turn(void **state)
     ingot_log_set(INGOT_LOG_WARNING, NULL, NULL);
 }
 
-// A step's activations go from device to device: the host reads the token alone, and waits once.
+// Kernels do nothing here: in place of the tokens that the last stage would draw for the slot.
+static void put_tokens(const struct stage *last, uint32_t slot, uint32_t first)
+{
+    uint32_t *history = (uint32_t *)last->history.native + (uint64_t)slot * last->shape.history_stride;
+
+    for (uint32_t i = 0; i < last->shape.history_stride; i++)
+        history[i] = first + i;
+}
+
+static void check_returned(const struct stage *first, uint32_t slot, uint32_t first_token)
+{
+    const uint32_t *history =
+        (const uint32_t *)first->history.native + (uint64_t)slot * first->shape.history_stride;
+
+    for (uint32_t i = 0; i < first->shape.history_stride; i++) // 3 of the prompt; the last one is not fed
+        assert_int_equal(history[i], i >= 3 && i < 3 + 19 ? first_token + i : 0);
+}
+
+// A step's activations go from device to device, and the tokens back: the host reads the token alone, waits
+// once, and has submitted the next step before.
 static void two_devices_need_no_host_between_them(void **state)
 {
     (void)state;
@@ -215,15 +234,72 @@ static void two_devices_need_no_host_between_them(void **state)
     struct ingot_request_options r = request();
     assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL)); // the graphs are made
     struct device_counters first = l->devices.at[0]->counters, last = l->devices.at[1]->counters;
-    unsigned copies = fake.n_copies, follows = fake.n_follows;
+    unsigned copies = fake.n_copies, follows = fake.n_follows, launches = fake.launches;
+    put_tokens(&l->stages[1], 0, 1000);
+    fake.waits = 0;
     assert_true(ingot_generate(engine, &r, NULL, NULL, &result, NULL));
     assert_int_equal(result.n_generated, 20);
-    assert_int_equal(fake.n_copies - copies, 20);
-    assert_int_equal(fake.n_follows - follows, 40);
+    check_returned(&l->stages[0], 0, 1000);
+    assert_int_equal(fake.n_copies - copies, 20 + 19);
+    assert_int_equal(fake.n_follows - follows, 2 * (20 + 19));
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(fake.launches_at_wait[i] - launches, 2 * (i < 19 ? i + 2 : 20));
     assert_int_equal(l->devices.at[0]->counters.waits, first.waits);
+    assert_int_equal(l->devices.at[1]->counters.sent_bytes - last.sent_bytes, 4 * 19);
     assert_int_equal(l->devices.at[0]->counters.read_bytes, first.read_bytes);
     assert_int_equal(l->devices.at[1]->counters.waits - last.waits, 20);
     assert_int_equal(l->devices.at[1]->counters.read_bytes - last.read_bytes, 80);
+    ingot_engine_close(engine);
+}
+
+// Places that results are copied to: of the step that runs, the one ahead and those in flight.
+static void check_places(const struct engine *e)
+{
+    bool taken[DEVICE_FETCHES] = { [0] = false };
+    const struct batch *all[2 + MOST_FLIGHTS] = { e->batch, e->ahead };
+
+    memcpy(all + 2, e->flight.at, e->flight.most * sizeof *all);
+    for (uint32_t i = 0; i < 2 + e->flight.most; i++) {
+        assert_true(all[i]->fetch < DEVICE_FETCHES && !taken[all[i]->fetch]);
+        taken[all[i]->fetch] = true;
+    }
+}
+
+// Two answers are a step each, in flight at once; who is left goes on ahead of the host.
+static void one_is_left_of_two_in_flight(void **state)
+{
+    (void)state;
+    struct ingot_error error = { 0 };
+    struct ingot_event event;
+    bool busy = true;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    fake.n_devices = 2;
+    struct ingot_engine *engine = open_engine(&error);
+    assert_non_null(engine);
+    const struct engine *e = &engine->inner;
+    assert_int_equal(e->loaded->links[0].kind, LINK_DRIVER);
+    assert_int_equal(e->flight.most, 2);
+    struct ingot_request_options r = request();
+    struct ingot_request *requests[2] = { ingot_submit(engine, &r, NULL) };
+    r.max_tokens = 7;
+    requests[1] = ingot_submit(engine, &r, NULL);
+    uint32_t most = 0, n_ahead = 0, n[2] = { 0 };
+    while (busy) {
+        assert_true(ingot_step(engine, &busy, NULL));
+        most = e->flight.n > most ? e->flight.n : most;
+        n_ahead += e->is_ahead;
+        assert_false(e->is_ahead && e->flight.n > 0);
+        check_places(e);
+    }
+    for (int i = 0; i < 2; i++) {
+        while (ingot_poll(requests[i], &event) && !event.done)
+            n[i]++;
+        ingot_request_free(requests[i]);
+    }
+    assert_true(most == 1 && n_ahead >= 10 && n[0] == 20 && n[1] == 7);
     ingot_engine_close(engine);
 }
 
@@ -552,6 +628,7 @@ int main(void)
         cmocka_unit_test(an_allocation_that_fails_is_an_error),
         cmocka_unit_test(every_call_fails_in_turn),
         cmocka_unit_test(two_devices_need_no_host_between_them),
+        cmocka_unit_test(one_is_left_of_two_in_flight),
         cmocka_unit_test(a_lost_device_leaves_the_other),
         cmocka_unit_test(devices_may_be_lost_until_one_is_left),
         cmocka_unit_test(a_device_that_computes_wrong_is_not_opened),

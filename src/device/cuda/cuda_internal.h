@@ -57,7 +57,7 @@ bool cuda_bring(struct device *d, const struct device_piece *pieces, uint32_t n,
 void cuda_beside_close(struct cuda *c); // its context is the thread's
 
 // peer.c: entries of struct device_queue
-bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, struct device_span span,
                struct err *err);
 bool cuda_connect(struct device *from, struct device *to, bool *direct, struct err *err);
 

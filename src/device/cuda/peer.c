@@ -23,15 +23,15 @@ static bool follow(struct cuda *later, struct cuda *first, struct err *err)
            cuda_check(later, later->cu->stream_follow(later->stream, first->reached, 0), "an event", err);
 }
 
-bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, uint64_t bytes,
+bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, struct device_span span,
                struct err *err)
 {
     struct cuda *c = (struct cuda *)d, *other = (struct cuda *)to->device;
+    cu_address source = (cu_address)(uintptr_t)from->native + span.offset,
+               target = (cu_address)(uintptr_t)to->native + span.offset;
 
     return follow(c, other, err) && use(c, err) &&
-           cuda_check(c,
-                      c->cu->peer_copy((cu_address)(uintptr_t)to->native, other->context,
-                                       (cu_address)(uintptr_t)from->native, c->context, bytes, c->stream),
+           cuda_check(c, c->cu->peer_copy(target, other->context, source, c->context, span.bytes, c->stream),
                       "a copy to another device", err) &&
            follow(other, c, err);
 }
@@ -65,7 +65,7 @@ static bool pattern_arrives(struct cuda *c, struct buffer at[2], bool *arrives, 
         sent[i] = i * 2654435761u ^ 0x5bd1e995u;
     memset(got, 0, sizeof got);
     if (!buffer_write(&at[0], 0, sent, sizeof sent, err) || !buffer_write(&at[1], 0, got, sizeof got, err) ||
-        !cuda_send(&c->device, &at[0], &at[1], sizeof sent, err) ||
+        !cuda_send(&c->device, &at[0], &at[1], (struct device_span){ 0, sizeof sent }, err) ||
         !buffer_read(&at[1], 0, got, sizeof got, err))
         return false;
     *arrives = memcmp(sent, got, sizeof sent) == 0;

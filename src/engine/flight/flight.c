@@ -7,11 +7,11 @@ bool flight_create(struct flight *f, uint32_t most, const struct batch *like, st
 {
     flight_release(f);
     *f = (struct flight){ .most = most, .n_shares = most };
-    CHECK(most >= 1 && most < DEVICE_FETCHES);
+    CHECK(most >= 1 && most <= MOST_FLIGHTS);
     for (uint32_t i = 0; i < most && most > 1; i++) {
         if (!batch_create(&f->at[i], like->max_rows, like->max_outputs, err))
             return false;
-        f->at[i]->fetch = like->fetch + 1 + i;
+        f->at[i]->fetch = FETCH_FLIGHTS + i;
     }
     return true;
 }

@@ -9,19 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
-#include "device/device.h"
-
-struct batch;
-struct request;
+#include "engine/stage/batch.h"
 
 struct flight {
-    struct batch *at[DEVICE_FETCHES]; // [n], the oldest first; then those that are idle, [most - n]
-    uint32_t n, most;                 // most: 1 without flights
-    uint32_t n_shares;                // the answers are shared out evenly among so many steps
-    uint64_t ended_ns;                // of the step that was over last
+    struct batch *at[MOST_FLIGHTS]; // [n], the oldest first; then those that are idle, [most - n]
+    uint32_t n, most;               // most: 1 without flights
+    uint32_t n_shares;              // the answers are shared out evenly among so many steps
+    uint64_t ended_ns;              // of the step that was over last
 };
 
-// like: the engine's batch, whose size and fetch place 0 the others follow.
+// like: the engine's batch, as large as which the others are.
 bool flight_create(struct flight *f, uint32_t most, const struct batch *like, struct err *err);
 void flight_release(struct flight *f);
 // The batch has been played. Returns an idle one for the next step.

@@ -14,7 +14,7 @@
 
 static uint32_t at_most_flights(uint32_t n)
 {
-    return n < DEVICE_FETCHES ? n : DEVICE_FETCHES - 1;
+    return n < MOST_FLIGHTS ? n : MOST_FLIGHTS;
 }
 
 // Steps that have to wait for their share of the time are one at a time.
@@ -111,8 +111,8 @@ bool flight_open(struct engine *e, struct err *err)
     const struct engine_loaded *l = e->loaded;
     uint32_t n_sections = pipeline_n_sections(l->links, l->n_stages);
 
-    e->batch->fetch = 0; // where devices were lost, the two may be others than at first
-    e->ahead->fetch = 1;
+    e->batch->fetch = FETCH_BATCH; // where devices were lost, the two may be others than at first
+    e->ahead->fetch = FETCH_AHEAD;
     if (n_sections > 1 && l->stages[0].shape.overlaps)
         return flight_start(e, n_sections, err);
     return flight_create(&e->flight, n_steps_at_once(e), e->batch, err);

@@ -37,9 +37,9 @@ struct pipeline {
     struct stage *stages; // borrowed, as the links
     struct link *links;
     uint32_t n, most;
-    struct section sections[MAX_DEVICES];      // [n]
-    struct pipeline_step jobs[DEVICE_FETCHES]; // [most], step i at i % most
-    uint64_t begun_ns;                         // of the last section's play
+    struct section sections[MAX_DEVICES];    // [n]
+    struct pipeline_step jobs[MOST_FLIGHTS]; // [most], step i at i % most
+    uint64_t begun_ns;                       // of the last section's play
 
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -381,7 +381,7 @@ bool pipeline_open(struct pipeline **pipeline, const struct pipeline_plan *plan,
     if (!p)
         return err_memory(err, "a pipeline");
     *p = (struct pipeline){ .stages = plan->stages, .links = plan->links, .most = plan->most };
-    CHECK(plan->most >= 1 && plan->most <= DEVICE_FETCHES);
+    CHECK(plan->most >= 1 && plan->most <= MOST_FLIGHTS);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->moved, NULL);
     cut(p, plan);

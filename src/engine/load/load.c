@@ -135,9 +135,9 @@ static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape
     while (l->n_stages < n)
         if (!make_stage(l, shape, pool, &progress, err))
             return false;
-    if (!load_split_stages(l, shape, pool, &progress, err))
-        return false;
-    return record_tapes(l->stages, n, err);
+    return load_split_stages(l, shape, pool, &progress, err) &&
+           link_returns_tokens(l->links, l->remote ? 0 : n - 1, &l->returns_tokens, err) &&
+           record_tapes(l->stages, n, err);
 }
 
 static bool make_logits(struct engine *e, struct err *err)

@@ -1,10 +1,14 @@
 // batch.h - collects the rows of one step and lays them out for a bucket.
 #pragma once
+#include "device/device_queue.h"
 #include "device/step.h"
 #include "engine/kv/kv.h"
 
 struct request;
 struct constraint;
+
+// Places of copies of results: of the step that runs and the one ahead, then of steps in flight.
+enum { FETCH_BATCH, FETCH_AHEAD, FETCH_FLIGHTS, MOST_FLIGHTS = DEVICE_FETCHES - FETCH_FLIGHTS };
 
 struct batch_row {
     uint32_t token, position, slot;

@@ -77,5 +77,27 @@ bool link_pass(struct link *l, uint32_t n_rows, struct err *err)
         return true;
     if (l->kind == LINK_HOST)
         return pass_host(l, bytes, err);
-    return device_send(l->from->device, &l->from->block, &l->to->block, bytes, err);
+    return device_send(l->from->device, &l->from->block, &l->to->block, (struct device_span){ 0, bytes },
+                       err);
+}
+
+bool link_returns_tokens(const struct link *links, uint32_t n_links, bool *returns, struct err *err)
+{
+    struct device *first = n_links ? links[0].from->device : NULL,
+                  *last = n_links ? links[n_links - 1].to->device : NULL;
+    bool direct;
+
+    *returns = first != last && device_can_send(last, first);
+    for (uint32_t i = 0; i < n_links; i++)
+        *returns &= links[i].kind != LINK_HOST;
+    return !*returns || last->queue->connect(last, first, &direct, err);
+}
+
+bool link_return_token(const struct stage *last, struct stage *first, uint32_t slot, uint32_t position,
+                       struct err *err)
+{
+    uint64_t at = (uint64_t)slot * last->shape.history_stride + position;
+    struct device_span token = { at * sizeof(uint32_t), sizeof(uint32_t) };
+
+    return device_send(last->device, &last->history, &first->history, token, err);
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/stage/away.h"
+#include "engine/stage/batch.h"
 #include "engine/stage/ways.h"
 
 enum { LATENCY_BYTES = 4096 }; // that a link's latency was measured with
@@ -225,7 +226,7 @@ static uint32_t most_steps(const struct plan *plan, uint32_t n_stages)
 {
     uint32_t n = plan->overlaps ? n_stages : 1, n_shares = plan->n_many / plan->least_share;
 
-    n = n < DEVICE_FETCHES ? n : DEVICE_FETCHES - 1;
+    n = n < MOST_FLIGHTS ? n : MOST_FLIGHTS;
     n_shares = n_shares ? n_shares : 1;
     return n < n_shares ? n : n_shares;
 }

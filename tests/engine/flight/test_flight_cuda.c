@@ -49,6 +49,44 @@ static void two_gpus_say_what_one_says(void **state)
     assert_int_equal(more.most_in_flight, 2);
 }
 
+// Returns how many steps were submitted before the token that they begin with was known to the host.
+static uint32_t answer_alone(const char *device, const char *stages, uint32_t tokens[MOST_TOKENS])
+{
+    struct tried way = on(device, stages, AS_OPENED);
+    struct ingot_engine *engine = told_open(&way);
+    struct ingot_request *request = told_submit(engine, 0, false);
+    static struct told told;
+    uint32_t n_ahead = 0;
+    bool busy = true;
+
+    memset(&told, 0, sizeof told);
+    while (busy) {
+        assert_true(ingot_step(engine, &busy, NULL));
+        n_ahead += engine->inner.is_ahead;
+    }
+    told_take(request, 0, &told);
+    assert_int_equal(told.n[0], MOST_TOKENS);
+    memcpy(tokens, told.tokens[0], sizeof told.tokens[0]);
+    ingot_request_free(request);
+    ingot_engine_close(engine);
+    return n_ahead;
+}
+
+// The tokens go from the last stage to the first one without the host.
+static void one_answer_alone_goes_on_ahead(void **state)
+{
+    uint32_t one[MOST_TOKENS], more[MOST_TOKENS];
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    assert_int_equal(answer_alone("cuda:0", NULL, one), MOST_TOKENS - 1);
+    assert_int_equal(answer_alone(two, "4", more), MOST_TOKENS - 1);
+    assert_memory_equal(one, more, sizeof one);
+    assert_int_equal(answer_alone("cuda:0,cuda:0,cuda:0", "2,5", more), MOST_TOKENS - 1);
+    assert_memory_equal(one, more, sizeof one);
+}
+
 static void the_link_between_two_gpus_is_direct(void **state)
 {
     struct err err = { 0 };
@@ -168,6 +206,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_gpus_say_what_one_says),
+        cmocka_unit_test(one_answer_alone_goes_on_ahead),
         cmocka_unit_test(the_link_between_two_gpus_is_direct),
         cmocka_unit_test(too_few_pages_and_requests_that_end),
         cmocka_unit_test(logits_are_those_of_their_step),
