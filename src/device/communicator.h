@@ -5,13 +5,14 @@
 // device puts behind this is its own affair; device/cuda/nccl.c is NVIDIA's library.
 #pragma once
 #include "device/device.h"
+#include "device/exchange_inbox.h"
 
-enum { COMMUNICATOR_MOST = 8, COMMUNICATOR_ID_BYTES = 128 }; // ranks of one process
+enum { COMMUNICATOR_ID_BYTES = 128 };
 
 struct communicator_shape {
-    uint32_t n;                            // ranks
-    uint32_t part_cols[COMMUNICATOR_MOST]; // columns that each rank contributes to the gather
-    uint32_t max_rows;                     // of it
+    uint32_t n;                         // ranks of one process
+    uint32_t part_cols[EXCHANGE_RANKS]; // columns that each rank contributes to the gather
+    uint32_t max_rows;                  // of it
 };
 
 struct communicator_place { // of one rank among processes

@@ -17,7 +17,7 @@ struct buffer;
 struct device;
 struct err;
 
-enum { EXCHANGE_RANKS = 8 };
+enum { EXCHANGE_RANKS = 8 };       // at most, whatever they exchange by
 #define EXCHANGE_EMPTY 0x80000000u // minus zero
 enum { STEP_EXCHANGED };           // which reserved word of the step: all-reduces of the steps before
 

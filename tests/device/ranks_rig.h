@@ -12,16 +12,16 @@
 struct ranks_rig {
     uint32_t n, n_cols, n_vocab, most_rows; // set before ranks_rig_open
     uint32_t n_sums;                        // of an exchange; 0: one, and the logits
-    struct device *devices[COMMUNICATOR_MOST];
-    struct stage stages[COMMUNICATOR_MOST], *at[COMMUNICATOR_MOST];
+    struct device *devices[EXCHANGE_RANKS];
+    struct stage stages[EXCHANGE_RANKS], *at[EXCHANGE_RANKS];
     struct model model;
-    struct weight heads[COMMUNICATOR_MOST];
-    struct tape *tapes[COMMUNICATOR_MOST]; // an all-reduce, and a gather
+    struct weight heads[EXCHANGE_RANKS];
+    struct tape *tapes[EXCHANGE_RANKS]; // an all-reduce, and a gather
     struct thread_pool *threads;
     struct collective collective;
     struct step step;
-    bool ok[COMMUNICATOR_MOST];
-    struct err errs[COMMUNICATOR_MOST];
+    bool ok[EXCHANGE_RANKS];
+    struct err errs[EXCHANGE_RANKS];
 };
 
 static inline bool ranks_rig_record(struct ranks_rig *r, uint32_t i, struct err *err)

@@ -103,7 +103,7 @@ static void bits_are_those_of_the_host_s_memory(void **state)
 
     for (uint32_t n = 2; n <= 4; n++)
         for (uint32_t k = 0; k < 4; k++) {
-            float kept[COMMUNICATOR_MOST][MOST_ROWS * N_COLS], logits[MOST_ROWS * N_VOCAB];
+            float kept[EXCHANGE_RANKS][MOST_ROWS * N_COLS], logits[MOST_ROWS * N_VOCAB];
             make_ranks(&host, n, false);
             exchange_all(&host, rows[k], outputs[k]);
             check_all_are_well(&host);

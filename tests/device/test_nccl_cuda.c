@@ -12,7 +12,7 @@ static uint32_t n_gpus(void)
     struct err err;
     uint32_t n = cuda_n_devices(&err);
 
-    n = n < COMMUNICATOR_MOST ? n : COMMUNICATOR_MOST;
+    n = n < EXCHANGE_RANKS ? n : EXCHANGE_RANKS;
     if (n >= 2 && nccl_load(&err))
         return n;
     print_message("skipped: %s\n", n < 2 ? "no two GPUs" : err.message);
@@ -49,7 +49,7 @@ static void *kept(const struct buffer *b)
 }
 
 struct exchanged {
-    void *sums[COMMUNICATOR_MOST], *logits;
+    void *sums[EXCHANGE_RANKS], *logits;
     uint64_t sum_bytes, logits_bytes;
 };
 

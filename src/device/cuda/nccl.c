@@ -32,7 +32,7 @@ struct nccl {
     struct communicator shared; // first
     const struct nccl_library *library;
     struct communicator_shape shape; // of the ranks of this process
-    struct nccl_rank ranks[COMMUNICATOR_MOST];
+    struct nccl_rank ranks[EXCHANGE_RANKS];
     uint32_t all_cols;
     struct buffer parts; // on the first rank: the others' parts, one behind the other
     struct err failure;  // what the looking thread saw; written before `stopped` is set
@@ -470,7 +470,7 @@ static bool make_parts(struct nccl *x, struct err *err)
 
 static bool try_all(struct nccl *x, struct err *err)
 {
-    struct buffer b[COMMUNICATOR_MOST] = { { .bytes = 0 } };
+    struct buffer b[EXCHANGE_RANKS] = { { .bytes = 0 } };
     float *room = mem_alloc_array(TRY_NUMBERS, sizeof *room);
     bool ok = room || err_memory(err, "a first exchange of ranks");
 
@@ -520,7 +520,7 @@ struct communicator *nccl_open(struct device *const *ranks, const struct communi
     const struct nccl_library *library = are_different(ranks, shape->n, err) ? nccl_load(err) : NULL;
     struct nccl *x = library ? create(ranks, shape, library) : NULL;
 
-    CHECK(shape->n <= COMMUNICATOR_MOST);
+    CHECK(shape->n <= EXCHANGE_RANKS);
     if (!x) {
         if (library)
             err_memory(err, "what ranks exchange by");

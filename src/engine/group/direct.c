@@ -5,8 +5,6 @@
 #include "device/tape_exchange.h"
 #include "engine/group/group.h"
 
-STATIC_ASSERT((int)EXCHANGE_RANKS == (int)GROUP_MOST);
-
 uint32_t direct_most_rows = UINT32_MAX;
 
 // By the most rows of a step, for up to so many ranks: the fastest (measured for two ranks:

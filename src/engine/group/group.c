@@ -10,16 +10,16 @@
 #include "engine/group/direct.h"
 
 struct rank_group {
-    struct stage *ranks[GROUP_MOST]; // [n]; the first is the engine's
-    struct stage *others;            // [n - 1]
+    struct stage *ranks[EXCHANGE_RANKS]; // [n]; the first is the engine's
+    struct stage *others;                // [n - 1]
     uint32_t n;
-    const struct buffer *pool;       // the first rank's rows of pictures, or NULL
-    struct buffer pools[GROUP_MOST]; // of the others
+    const struct buffer *pool;           // the first rank's rows of pictures, or NULL
+    struct buffer pools[EXCHANGE_RANKS]; // of the others
     struct thread_pool *threads;
     struct collective collective;
     struct direct direct;
     const struct step *step; // of the run
-    struct err errs[GROUP_MOST];
+    struct err errs[EXCHANGE_RANKS];
 };
 
 // ---- loading
@@ -58,7 +58,7 @@ bool group_create(struct rank_group **group, struct stage *first, const struct g
 {
     struct rank_group *g = *group = mem_alloc(sizeof *g);
 
-    CHECK(plan->n > 1 && plan->n <= GROUP_MOST);
+    CHECK(plan->n > 1 && plan->n <= EXCHANGE_RANKS);
     if (!g)
         return err_memory(err, "ranks");
     g->ranks[g->n++] = first;
@@ -93,7 +93,7 @@ void group_free(struct rank_group *g)
     for (uint32_t i = 1; i < g->n; i++)
         stage_release(g->ranks[i]);
     direct_close(&g->direct);
-    for (uint32_t i = 0; i < GROUP_MOST; i++)
+    for (uint32_t i = 0; i < EXCHANGE_RANKS; i++)
         buffer_release(&g->pools[i]);
     mem_free(g->others);
     mem_free(g);

@@ -9,14 +9,12 @@
 #pragma once
 #include "engine/stage/stage.h"
 
-enum { GROUP_MOST = 8 }; // ranks
-
 struct rank_group;
 
 struct group_plan {
     const struct model *parts;     // [n], of split/model_part.h; outlive the group
     struct device *const *devices; // [n], borrowed
-    uint32_t n;
+    uint32_t n;                    // at most EXCHANGE_RANKS
     const struct stage_shape *shape;
     const struct buffer *pool;         // the first rank's rows of pictures, or NULL
     const struct adapters *adapters;   // or NULL

@@ -11,7 +11,7 @@
 #include "engine/stage/place.h"
 #include "models/split/model_part.h"
 
-STATIC_ASSERT((int)GROUP_MOST == (int)MAX_DEVICES);
+STATIC_ASSERT((int)EXCHANGE_RANKS <= (int)MAX_DEVICES); // each rank is a device
 
 bool load_split_is_asked(const struct ingot_engine_options *options)
 {
@@ -34,9 +34,9 @@ static bool check_options(const struct engine_loaded *l, struct err *err)
     if (what)
         return err_set(err, ERR_UNSUPPORTED,
                        "--tensor-parallel does not work with %s yet; leave out one of them", what);
-    return o->n_tensor_parallel <= GROUP_MOST ||
+    return o->n_tensor_parallel <= EXCHANGE_RANKS ||
            err_set(err, ERR_INPUT, "n_tensor_parallel is %u; want at most %d", o->n_tensor_parallel,
-                   GROUP_MOST);
+                   EXCHANGE_RANKS);
 }
 
 bool load_split_make(struct engine_loaded *l, struct err *err)
