@@ -174,6 +174,38 @@ static void opening_fails_at_every_call(void **state)
     assert_true(n > 20);
 }
 
+// A rank that does not come: its thread is left to itself, and cleans up when it comes after all.
+static void joining_has_an_end(void **state)
+{
+    struct communicator_shape shape = { .n = 2, .part_cols = { 5, 6 }, .max_rows = 3 };
+    struct device *d[2];
+    struct err err = { 0 };
+    uint32_t usual = nccl_join_ms;
+    (void)state;
+
+    begin(2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_non_null(d[i] = cuda_open(i, &cuda_table, &err));
+    assert_int_equal(usual, 15000);
+    nccl_join_ms = 20;
+    nccl->stalls = 1;
+    assert_null(nccl_open(d, &shape, &err));
+    assert_int_equal(err.code, ERR_DEVICE);
+    assert_string_equal(err.message, "joining the ranks by NCCL 2.27.3 takes longer than 0.02 s");
+    nccl_join_ms = usual;
+    nccl->stalls = 0;
+    for (uint32_t i = 0; i < 10000 && nccl->aborts < 2; i++)
+        nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    assert_int_equal(nccl->aborts, 2);
+    assert_int_equal(nccl->live, 0);
+    struct communicator *c = nccl_open(d, &shape, &err); // the next ones are not disturbed
+    assert_non_null(c);
+    c->ops->close(c);
+    for (uint32_t i = 0; i < 2; i++)
+        device_close(d[i]);
+    assert_int_equal(fake.n_live, 0);
+}
+
 // ---- engines
 
 static struct ingot_engine *open_ranks(uint32_t n, const char *device, struct ingot_error *error)
@@ -369,6 +401,7 @@ int main(void)
         cmocka_unit_test(bits_are_those_of_the_host_s_memory),
         cmocka_unit_test(others_leave_a_failed_exchange),
         cmocka_unit_test(opening_fails_at_every_call),
+        cmocka_unit_test(joining_has_an_end),
         cmocka_unit_test(no_host_lies_between_segments),
         cmocka_unit_test(gpus_that_reach_each_other_have_none),
         cmocka_unit_test(a_table_says_who_adds_up),

@@ -6,6 +6,9 @@
 // communicators are aborted and the others' work ends. A rank that fails in a call does so itself; a thread
 // looks at the streams of all ranks twenty times a second for the rest.
 //
+// NCCL waits for ever for a rank that does not come: ranks are joined by a thread of their own, which is left
+// to itself when it takes too long.
+//
 // NCCL sets up connections at the first call of a kind, and loads its kernels then. nccl_open makes these
 // calls, so that no step waits for it.
 #include "device/cuda/nccl.h"
@@ -28,14 +31,18 @@ struct nccl_rank {
     uint32_t first;     // column of what is gathered
 };
 
+enum nccl_joining { JOINING, JOINED, LEFT_TO_ITSELF };
+
 struct nccl {
     struct communicator shared; // first
     const struct nccl_library *library;
     struct communicator_shape shape; // of the ranks of this process
     struct nccl_rank ranks[EXCHANGE_RANKS];
     uint32_t all_cols;
-    struct buffer parts; // on the first rank: the others' parts, one behind the other
-    struct err failure;  // what the looking thread saw; written before `stopped` is set
+    struct communicator_place place; // of the first rank of this process
+    atomic_int joining;              // enum nccl_joining
+    struct buffer parts;             // on the first rank: the others' parts, one behind the other
+    struct err failure; // of joining; then what the looking thread saw, written before `stopped` is set
     atomic_bool stopped, closing;
     pthread_mutex_t lock; // of the communicators' end
     bool looks;
@@ -153,6 +160,12 @@ static void *look_on(void *arg)
     return NULL;
 }
 
+static void nccl_free(struct nccl *x)
+{
+    pthread_mutex_destroy(&x->lock);
+    mem_free(x);
+}
+
 static void nccl_close(struct communicator *communicator)
 {
     struct nccl *x = (struct nccl *)communicator;
@@ -167,8 +180,7 @@ static void nccl_close(struct communicator *communicator)
         if (x->ranks[i].comm && use(x, i, NULL))
             x->library->destroy(x->ranks[i].comm);
     buffer_release(&x->parts);
-    pthread_mutex_destroy(&x->lock);
-    mem_free(x);
+    nccl_free(x);
 }
 
 // ---- exchanging -------------------------------------------------------------------------------------------
@@ -322,19 +334,76 @@ static bool are_different(struct device *const *ranks, uint32_t n, struct err *e
     return true;
 }
 
-// The communicators of all ranks, by this thread.
-static bool join(struct nccl *x, struct err *err)
+static bool join_one(struct nccl *x, uint32_t i, struct err *err)
 {
     struct nccl_id id;
-    bool ok = use(x, 0, err) && check(x, 0, x->library->unique_id(&id), "a number for the ranks", err) &&
-              check(x, 0, x->library->group_start(), "joining the ranks", err);
 
+    memcpy(&id, x->place.id, sizeof id);
+    return use(x, i, err) &&
+           check(x, i, x->library->join(&x->ranks[i].comm, (int)x->place.n, id, (int)(x->place.rank + i)),
+                 "joining", err);
+}
+
+// All ranks of this process, by one thread.
+static bool join_all(struct nccl *x, struct err *err)
+{
+    if (x->shape.n == 1)
+        return join_one(x, 0, err);
+    bool ok = check(x, 0, x->library->group_start(), "joining the ranks", err);
     if (!ok)
         return false;
     for (uint32_t i = 0; i < x->shape.n && ok; i++)
-        ok = use(x, i, err) &&
-             check(x, i, x->library->join(&x->ranks[i].comm, (int)x->shape.n, id, (int)i), "joining", err);
+        ok = join_one(x, i, err);
     return check(x, 0, x->library->group_end(), "joining the ranks", ok ? err : NULL) && ok;
+}
+
+// The devices may be closed by now; NCCL chooses them by itself.
+static void drop_late(struct nccl *x)
+{
+    for (uint32_t i = 0; i < x->shape.n; i++)
+        if (x->ranks[i].comm)
+            x->library->abort(x->ranks[i].comm);
+    nccl_free(x);
+}
+
+static void *join_on(void *arg)
+{
+    struct nccl *x = arg;
+
+    thread_name("ingot-nccl");
+    join_all(x, &x->failure);
+    if (atomic_exchange(&x->joining, JOINED) == LEFT_TO_ITSELF)
+        drop_late(x);
+    return NULL;
+}
+
+uint32_t nccl_join_ms = 15000;
+
+// *x is NULL when its thread is left to itself, which then frees it.
+static bool join_in_time(struct nccl **x, struct err *err)
+{
+    struct nccl *own = *x;
+    uint64_t until = clock_ns() + nccl_join_ms * 1000000ull;
+    int joining = JOINING;
+    pthread_t thread;
+    char by[sizeof own->shared.name];
+
+    snprintf(by, sizeof by, "%s", own->shared.name);
+    if (pthread_create(&thread, NULL, join_on, own) != 0)
+        return err_memory(err, "a thread that joins the ranks");
+    while (atomic_load(&own->joining) == JOINING && clock_ns() < until)
+        nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+    if (atomic_compare_exchange_strong(&own->joining, &joining, LEFT_TO_ITSELF)) {
+        pthread_detach(thread);
+        *x = NULL;
+        return err_set(err, ERR_DEVICE, "joining the ranks by %s takes longer than %g s", by,
+                       nccl_join_ms / 1e3);
+    }
+    pthread_join(thread, NULL);
+    bool ok = own->failure.code == ERR_NONE;
+    if (!ok && err)
+        *err = own->failure;
+    return ok;
 }
 
 // Small whole numbers: their sum is exact in any order.
@@ -514,6 +583,26 @@ static struct nccl *create(struct device *const *ranks, const struct communicato
     return x;
 }
 
+// All of them are in this process.
+static bool number_ranks(struct nccl *x, struct err *err)
+{
+    struct nccl_id id;
+
+    if (!use(x, 0, err) || !check(x, 0, x->library->unique_id(&id), "a number for the ranks", err))
+        return false;
+    x->place.n = x->shape.n;
+    memcpy(x->place.id, &id, sizeof id);
+    return true;
+}
+
+static void give_up(struct nccl *x)
+{
+    if (!x)
+        return;
+    nccl_stop(&x->shared);
+    nccl_close(&x->shared);
+}
+
 struct communicator *nccl_open(struct device *const *ranks, const struct communicator_shape *shape,
                                struct err *err)
 {
@@ -526,10 +615,10 @@ struct communicator *nccl_open(struct device *const *ranks, const struct communi
             err_memory(err, "what ranks exchange by");
         return NULL;
     }
-    if (join(x, err) && make_parts(x, err) && try_all(x, err) && begin_looking(x, err))
+    if (number_ranks(x, err) && join_in_time(&x, err) && make_parts(x, err) && try_all(x, err) &&
+        begin_looking(x, err))
         return &x->shared;
-    nccl_stop(&x->shared);
-    nccl_close(&x->shared);
+    give_up(x);
     return NULL;
 }
 
@@ -553,19 +642,15 @@ struct communicator *nccl_join(struct device *d, const struct communicator_place
     const struct nccl_library *library = nccl_load(err);
     struct communicator_shape shape = { .n = 1 };
     struct nccl *x = library ? create(&d, &shape, library) : NULL;
-    struct nccl_id id;
 
     if (!x) {
         if (library)
             err_memory(err, "what ranks exchange by");
         return NULL;
     }
-    memcpy(&id, place->id, sizeof id);
-    if (use(x, 0, err) &&
-        check(x, 0, library->join(&x->ranks[0].comm, (int)place->n, id, (int)place->rank), "joining", err) &&
-        begin_looking(x, err))
+    x->place = *place;
+    if (join_in_time(&x, err) && begin_looking(x, err))
         return &x->shared;
-    nccl_stop(&x->shared);
-    nccl_close(&x->shared);
+    give_up(x);
     return NULL;
 }

@@ -60,5 +60,6 @@ const struct nccl_library *nccl_load(struct err *err);
 // Entries too: this process has one rank on d. nccl_join returns when all ranks have joined.
 bool nccl_meeting(struct device *d, struct communicator_place *place, struct err *err);
 struct communicator *nccl_join(struct device *d, const struct communicator_place *place, struct err *err);
+extern uint32_t nccl_join_ms; // how long ranks are waited for
 struct communicator *nccl_open(struct device *const *ranks, const struct communicator_shape *shape,
                                struct err *err);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 #include "fake_nccl.h"
 
 enum { RANKS = 8, WORLDS = 4096, QUEUED = 64, FAILED = 1, ABORTED = 3 };
@@ -154,6 +155,8 @@ EXPORT int ncclCommInitRank(struct comm **comm, int n, struct fake_id id, int ra
 
     if (fails())
         return FAILED;
+    while (fake_nccl.stalls)
+        nanosleep(&(struct timespec){ 0, 100000 }, NULL);
     memcpy(&number, &id, sizeof number);
     pthread_mutex_lock(&lock);
     struct world *w = &worlds[number];
@@ -177,6 +180,7 @@ EXPORT int ncclCommAbort(struct comm *comm)
     pthread_cond_broadcast(&news);
     pthread_mutex_unlock(&lock);
     fake_nccl.live--;
+    fake_nccl.aborts++;
     return 0;
 }
 EXPORT int ncclCommGetAsyncError(struct comm *comm, int *result)

@@ -9,8 +9,9 @@ struct fake_id {
 
 struct fake_nccl {
     atomic_int fail, calls;  // the how manieth fails; 0: none
-    atomic_int live;         // communicators
+    atomic_int live, aborts; // communicators
     atomic_int async_result; // of all communicators
     atomic_int spoils;       // sums are wrong
+    atomic_int stalls;       // joining waits until this is 0 again
     atomic_int sums, sends;
 };
