@@ -20,14 +20,16 @@ static void print_finding(const struct verify_listener *l, const struct verify_f
     bool bad = f->error > f->limit;
 
     if (l->settings->json) {
-        out_json(json_pack("{s:i, s:i, s:s, s:s, s:f, s:f, s:b}", "stage", (int)f->stage, "command",
-                           (int)f->command, "label", f->label, "operation", f->name, "error", f->error,
-                           "limit", f->limit, "ok", !bad),
+        out_json(json_pack("{s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:b}", "stage", (int)f->stage, "rank",
+                           (int)f->rank, "command", (int)f->command, "label", f->label, "operation", f->name,
+                           "error", f->error, "limit", f->limit, "ok", !bad),
                  JSON_COMPACT);
         out_text("\n");
     } else if (bad || l->settings->all) {
-        out_printf("%-4s stage %u command %3u  %-28s %-12s error %.3g, limit %.3g\n", bad ? "BAD" : "ok",
-                   f->stage, f->command, f->label, f->name, f->error, f->limit);
+        out_printf("%-4s %s %u command %3u  %-28s %-12s error %.3g, limit %.3g\n", bad ? "BAD" : "ok",
+                   l->settings->n_tensor_parallel > 1 ? "rank" : "stage",
+                   l->settings->n_tensor_parallel > 1 ? f->rank : f->stage, f->command, f->label, f->name,
+                   f->error, f->limit);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "engine/api.h"
 #include "engine/api/memory_use.h"
+#include "engine/api/verify.h"
 #include "engine/load/load_split.h"
 #include "open_engine.h"
 
@@ -444,6 +445,47 @@ static void options_that_do_not_go_with_it_are_named(void **state)
     }
 }
 
+struct ranks_seen {
+    uint32_t n_commands[5]; // by rank
+};
+
+static bool see(void *arg, const struct verify_finding *f)
+{
+    struct ranks_seen *seen = arg;
+
+    assert_int_equal(f->stage, 0);
+    seen->n_commands[f->rank]++;
+    if (!(f->error <= f->limit))
+        fail_msg("rank %u, %s %s: error %g, limit %g", f->rank, f->name, f->label, f->error, f->limit);
+    return true;
+}
+
+static void every_rank_s_commands_agree_with_the_plain_loops(void **state)
+{
+    static const struct {
+        const char *model;
+        uint32_t n_ranks;
+    } cases[] = { { NULL, 2 },
+                  { SOURCE_DIR "/tests/golden/llama3/model.gguf", 3 },
+                  { SOURCE_DIR "/tests/golden/qwen2moe/model.gguf", 4 } };
+    (void)state;
+
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        struct ranks_seen seen = { { 0 } };
+        struct ingot_engine_options o = options_of(cases[i / 2].n_ranks);
+        struct verification v = { .n_rows = 13, .on_command = see, .arg = &seen, .n_bad = 1 };
+        struct err err = { 0 };
+        o.model = cases[i / 2].model;
+        o.exact = i % 2;
+        assert_ok(engine_verify(&o, &v, &err), &err);
+        assert_int_equal(v.n_bad, 0);
+        for (uint32_t r = 0; r < 5; r++) // the first one draws the token, too
+            assert_true(r < o.n_tensor_parallel
+                            ? seen.n_commands[r] > 10 && seen.n_commands[r] <= seen.n_commands[0]
+                            : seen.n_commands[r] == 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +502,7 @@ int main(void)
         cmocka_unit_test(memory_is_counted_for_all_ranks),
         cmocka_unit_test(a_rank_that_fails_ends_the_step),
         cmocka_unit_test(options_that_do_not_go_with_it_are_named),
+        cmocka_unit_test(every_rank_s_commands_agree_with_the_plain_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

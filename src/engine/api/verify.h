@@ -5,7 +5,7 @@
 
 // The error of one command, and the limit of its operation (verify.c).
 struct verify_finding {
-    uint32_t stage, command;
+    uint32_t stage, rank, command; // rank: of those that have a part of every layer; else 0
     const char *label, *name;
     double error, limit; // normalised squared errors; a finding is bad when error > limit
 };
