@@ -80,16 +80,19 @@ static double rows_of(const struct plan *p, uint32_t n_steps)
     return rows > 1 ? rows : 1;
 }
 
-// On the line through a stage's times for one row and for those of the probe.
+// On the lines through a stage's times for the rows of the probes' steps.
 static uint64_t many_ns(const struct plan_sizes *s, uint32_t device, struct layer_range layers,
                         uint32_t n_steps)
 {
-    uint64_t one = range_ns(s, device, layers, PROBE_ONE), all = range_ns(s, device, layers, PROBE_MANY);
-    uint32_t n_rows = s->plan->n_rows[PROBE_MANY];
+    const uint32_t *n = s->plan->n_rows;
+    double rows = rows_of(s->plan, n_steps);
+    bool few = rows < n[PROBE_HALF];
+    enum probe_step fewer = few ? PROBE_ONE : PROBE_HALF, more = few ? PROBE_HALF : PROBE_MANY;
+    uint64_t from = range_ns(s, device, layers, fewer), to = range_ns(s, device, layers, more);
 
-    if (n_rows < 2 || all < one || rows_of(s->plan, n_steps) == n_rows)
-        return all;
-    return one + (uint64_t)((double)(all - one) * (rows_of(s->plan, n_steps) - 1) / (n_rows - 1));
+    if (n[fewer] == n[more] || to < from)
+        return to;
+    return from + (uint64_t)((double)(to - from) * (rows - n[fewer]) / (n[more] - n[fewer]));
 }
 
 static uint64_t rows_link_ns(const struct plan_sizes *s, uint32_t from, uint32_t to, double n_rows)

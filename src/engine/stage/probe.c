@@ -3,6 +3,8 @@
 // Three stages, played in turns: one layer; some layers, none of them the first or the last; as many with the
 // head behind them. The second and the first give what a layer takes and what a stage takes beside its
 // layers; the third and the second, the head. In turns, since other programs slow all three down alike.
+// A device with a queue is asked for some plays at once, as steps are that follow each other (measured:
+// bench/results/2026-11-28-plan-predictions.md).
 // Layers count as alike. Some layers and not one: a layer alone would be played from the processor's cache,
 // which a whole model is not.
 #include "engine/stage/probe.h"
@@ -14,7 +16,7 @@
 #include "engine/stage/place.h"
 #include "ops/cost.h"
 
-enum { PROBE_ROWS = 256, PROBE_PLAYS = 15, MOST_LAYERS = 16, MOST_MANY = 64 };
+enum { PROBE_ROWS = 256, PROBE_PLAYS = 15, QUEUED_PLAYS = 4, MOST_LAYERS = 16, MOST_MANY = 64 };
 static const uint64_t BEYOND_CACHES = 640u << 20, BEYOND_GPU_CACHES = 96u << 20;
 static const uint64_t SLOW_NS = 50000000;    // a layer's prompt: one layer is enough then
 static const uint64_t ENOUGH_NS = 300000000; // a slow device is not played more often than needed
@@ -37,14 +39,19 @@ static int compare_ns(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-static bool play_once(struct probe_trial *t, uint64_t *ns, struct err *err)
+// Of a play, as it is among others.
+static bool time_play(struct probe_trial *t, uint64_t *ns, struct err *err)
 {
     struct stage *s = &t->stage;
+    uint32_t n = s->device->queue ? QUEUED_PLAYS : 1;
     uint64_t begun = clock_ns();
 
-    if (!stage_play(s, t->step, err) || !s->device->ops->wait(s->device, err))
+    for (uint32_t i = 0; i < n; i++)
+        if (!stage_play(s, t->step, err))
+            return false;
+    if (!s->device->ops->wait(s->device, err))
         return false;
-    *ns = clock_ns() - begun;
+    *ns = (clock_ns() - begun) / n;
     return true;
 }
 
@@ -103,6 +110,11 @@ uint32_t probe_n_many(const struct stage_shape *s)
     return n < s->max_rows ? n : s->max_rows;
 }
 
+static bool is_of_many(uint32_t kind)
+{
+    return kind == PROBE_HALF || kind == PROBE_MANY;
+}
+
 // The rows of each step: no more sequences or rows than the engine will have.
 static void choose_rows(const struct probe_request *p, uint32_t n_rows[N_PROBE_STEPS])
 {
@@ -111,6 +123,7 @@ static void choose_rows(const struct probe_request *p, uint32_t n_rows[N_PROBE_S
 
     n_rows[PROBE_ONE] = 1;
     n_rows[PROBE_MANY] = n_many < MOST_MANY ? n_many : MOST_MANY;
+    n_rows[PROBE_HALF] = n_rows[PROBE_MANY] > 1 ? n_rows[PROBE_MANY] / 2 : 1;
     n_rows[PROBE_PROMPT] = s->max_rows < PROBE_ROWS ? s->max_rows : PROBE_ROWS;
 }
 
@@ -160,7 +173,7 @@ static bool trial_open(struct probe_trial *t, const struct probe_request *p, uin
 static bool trial_begin(struct probe_trial *t, enum probe_step kind, const uint32_t n_rows[N_PROBE_STEPS],
                         uint32_t depth, struct err *err)
 {
-    uint32_t n_slots = kind == PROBE_MANY ? n_rows[kind] : 1;
+    uint32_t n_slots = is_of_many(kind) ? n_rows[kind] : 1;
     const struct bucket *bucket = stage_bucket(&t->stage, n_rows[kind], n_slots, err);
 
     if (!bucket)
@@ -168,7 +181,7 @@ static bool trial_begin(struct probe_trial *t, enum probe_step kind, const uint3
     fill_step(t->step, bucket, n_rows[kind], n_slots, depth);
     if (kind == PROBE_ONE)
         add_work(bucket->tape, t->step, &t->work);
-    return play_once(t, &t->ns[kind], err);
+    return time_play(t, &t->ns[kind], err);
 }
 
 // Plays the trials in turns and takes the first quartiles: what else runs on a machine only adds time.
@@ -179,7 +192,7 @@ static bool time_in_turns(struct probe_trial *t, uint32_t n_trials, enum probe_s
 
     while (n < PROBE_PLAYS && (n == 0 || spent < ENOUGH_NS)) {
         for (uint32_t i = 0; i < n_trials; i++) {
-            if (!play_once(&t[i], &ns[i][n], err))
+            if (!time_play(&t[i], &ns[i][n], err))
                 return false;
             spent += ns[i][n];
         }
@@ -199,7 +212,7 @@ static bool time_steps(struct probe_trial *t, uint32_t n_trials, const struct pr
 
     choose_rows(p, n_rows);
     for (uint32_t kind = 0; kind < N_PROBE_STEPS; kind++) {
-        bool same = kind == PROBE_MANY && n_rows[kind] == 1;
+        bool same = is_of_many(kind) && n_rows[kind] == 1;
         for (uint32_t i = 0; i < n_trials; i++) {
             t[i].ns[kind] = t[i].ns[PROBE_ONE];
             if (!same && !trial_begin(&t[i], (enum probe_step)kind, n_rows, p->depth, err))

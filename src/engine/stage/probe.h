@@ -3,8 +3,8 @@
 #include "engine/stage/device_limits.h"
 #include "engine/stage/stage.h"
 
-// The steps that are played: one row, one row of each of many sequences, a piece of a prompt.
-enum probe_step { PROBE_ONE, PROBE_MANY, PROBE_PROMPT, N_PROBE_STEPS };
+// The steps that are played: one row; a row of each of many sequences, and of half of them; a prompt's piece.
+enum probe_step { PROBE_ONE, PROBE_HALF, PROBE_MANY, PROBE_PROMPT, N_PROBE_STEPS };
 
 struct probe_part { // first quartiles of some plays
     uint64_t layer_ns, head_ns;

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "ingot.h"
 
-enum { MOST_BYTES = 1 << 20, MOST_PROBES = 512, FORMAT = 1, HEX_BYTES = 65, HOST_BYTES = 256 };
+enum { MOST_BYTES = 1 << 20, MOST_PROBES = 512, FORMAT = 2, HEX_BYTES = 65, HOST_BYTES = 256 };
 static const double MOST_NUMBER = 1e18;
 
 struct probe_cache {
