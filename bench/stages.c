@@ -8,7 +8,8 @@
 //
 // Rounds are interleaved; figures are medians over them. A stage's work is what it took in the same run, so
 // that what else runs on the machine counts on both sides. The layers of a plan that divides the work
-// unevenly stay so: the bound is by the slowest stage.
+// unevenly stay so: the bound is by the slowest stage. GPUs that send to each other have no threads, and
+// nobody knows what each of their stages took. The one stage is on the last of the devices.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,7 @@ static void run_prompt(struct ingot_engine *const engines[N_WAYS], uint32_t n_ch
     uint32_t n = e->loaded->n_stages;
     double before[MAX_DEVICES];
 
+    n = e->pipeline ? n : 0;
     for (uint32_t i = 0; i < n; i++)
         before[i] = (double)pipeline_busy_ns(e->pipeline, i) * 1e-9;
     to->wall = read_prompt(engines[OVERLAPPED], n_chunks);
@@ -146,9 +148,12 @@ static void print_prompt(struct prompt_run *runs, uint32_t n_rounds, uint32_t m,
         values[3][i] = runs[i].alone;
         values[4][i] = runs[i].whole;
     }
-    printf("| %u | %.3f | %.3f | %.3f |", m, median(values[0], n_rounds), median(values[1], n_rounds),
-           median(values[2], n_rounds));
-    for (uint32_t k = 0; k < s; k++) {
+    if (runs->slowest > 0)
+        printf("| %u | %.3f | %.3f | %.3f |", m, median(values[0], n_rounds), median(values[1], n_rounds),
+               median(values[2], n_rounds));
+    else
+        printf("| %u | %.3f | - | - | - |", m, median(values[0], n_rounds));
+    for (uint32_t k = 0; k < s && runs->slowest > 0; k++) {
         for (uint32_t i = 0; i < n_rounds; i++)
             share[i] = 100 * runs[i].share[k];
         printf(" %.0f %%%s", median(share, n_rounds), k + 1 < s ? "," : " |");
@@ -167,6 +172,8 @@ static struct ingot_engine *overlapped(struct ingot_engine *engine)
     struct engine *e = &engine->inner;
     struct err err = { 0 };
 
+    if (pipeline_n_sections(e->loaded->links, e->loaded->n_stages) == 1)
+        return engine;
     flight_close(e);
     must(flight_start(e, e->loaded->n_stages, &err), err.message);
     return engine;
@@ -223,12 +230,13 @@ int main(int argc, char **argv)
     uint32_t one = (uint32_t)n_threads;
     struct ingot_engine *engines[N_WAYS] = { [ONE_STEP] = open_on(&o, argv[2], argv[3], one) };
     uint32_t n_stages = engines[ONE_STEP]->inner.loaded->n_stages;
-    must(n_stages > 1, "want several devices, as in cpu,cpu");
+    must(n_stages > 1, "want several devices, as in cpu,cpu or cpu,cuda:0");
     one_step_at_a_time(engines[ONE_STEP]);
     engines[OVERLAPPED] = overlapped(open_on(&o, argv[2], argv[3], one));
-    engines[ONE_THREAD] = open_on(&o, "cpu", NULL, one);
+    const char *comma = strrchr(argv[2], ','), *last = comma ? comma + 1 : argv[2];
+    engines[ONE_THREAD] = open_on(&o, last, NULL, one);
     uint32_t all = one * n_stages < thread_count_available() ? one * n_stages : thread_count_available();
-    engines[ALL_THREADS] = open_on(&o, "cpu", NULL, all);
+    engines[ALL_THREADS] = open_on(&o, last, NULL, all);
     run_all(engines, (uint32_t)n_rounds);
     for (enum bench_way w = 0; w < N_WAYS; w++)
         ingot_engine_close(engines[w]);
