@@ -40,11 +40,25 @@ bool device_bring(struct device *d, const struct device_piece *pieces, uint32_t 
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct device_piece *p = &pieces[i];
-        CHECK(p->offset <= p->to->bytes && p->bytes <= p->to->bytes - p->offset);
+        CHECK(p->offset <= p->buffer->bytes && p->bytes <= p->buffer->bytes - p->offset);
         if (!d->queue)
-            memcpy((unsigned char *)p->to->host + p->offset, p->from, p->bytes);
+            memcpy((unsigned char *)p->buffer->host + p->offset, p->host, p->bytes);
     }
     return !d->queue || d->queue->bring(d, pieces, n, err);
+}
+
+bool device_gather(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err)
+{
+    bool at_once = d->queue && d->queue->gather;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct device_piece *p = &pieces[i];
+        CHECK(p->offset <= p->buffer->bytes && p->bytes <= p->buffer->bytes - p->offset);
+        if (!at_once && !buffer_read(p->buffer, p->offset, p->host, p->bytes, err))
+            return false;
+        d->counters.read_bytes += at_once ? p->bytes : 0;
+    }
+    return !at_once || d->queue->gather(d, pieces, n, err);
 }
 
 void device_close(struct device *d)

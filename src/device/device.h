@@ -119,4 +119,6 @@ bool device_send(struct device *d, const struct buffer *from, struct buffer *to,
 // By `bring`, or where the device is done with each play on return, as it is.
 bool device_can_bring(const struct device *d);
 bool device_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
+// The other way, on any device: what all that was played before has left there.
+bool device_gather(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
 void device_close(struct device *d); // NULL is allowed

@@ -15,10 +15,10 @@ struct tape;
 struct device_span { // of a buffer
     uint64_t offset, bytes;
 };
-struct device_piece { // of a buffer, and what it shall hold
-    struct buffer *to;
+struct device_piece { // of a buffer, and its copy in the host's memory
+    struct buffer *buffer;
     uint64_t offset, bytes;
-    const void *from;
+    void *host;
 };
 enum { DEVICE_FETCHES = 10, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
@@ -39,6 +39,8 @@ struct device_queue {
     // From any thread, behind what was queued before and beside what is played then, which uses none of these
     // pieces. On return they are there.
     bool (*bring)(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
+    // The other way, with one wait.
+    bool (*gather)(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
     // Of devices that exchange by themselves (exchange_inbox.h) with those to which copies are direct: makes
     // a tape ready to be played with this step buffer, so that nothing of a play waits for what others play.
     bool (*prepare)(struct device *d, struct tape *t, const struct buffer *step, struct err *err);

@@ -7,6 +7,7 @@
 #include "engine/kv_persist.h"
 #include "engine/stage/link.h"
 #include "fake_driver.h"
+#include "ops/cuda_table.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
 
@@ -454,6 +455,40 @@ static void page_numbers(struct ingot_engine *engine, bool put, unsigned char *n
     }
 }
 
+// Pieces that fill the pinned room together, alone and several times over come back whole, with few waits.
+static void pieces_are_gathered(void **state)
+{
+    static const uint64_t bytes[] = { 3, 1000, 9 << 20, 64 << 10, 4 << 20, (4 << 20) - 7, 8, 1 };
+    enum { N = sizeof bytes / sizeof *bytes };
+    struct buffer buffers[N];
+    struct device_piece pieces[N];
+    struct err err = { 0 };
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    driver_replace(&driver);
+    struct device *d = cuda_open(0, &cuda_table, &err);
+    assert_non_null(d);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_ok(buffer_alloc(d, bytes[i] + i, &buffers[i], &err), &err);
+        pieces[i] = (struct device_piece){ &buffers[i], i, bytes[i], malloc(bytes[i]) };
+        for (uint64_t k = 0; k < bytes[i] + i; k++)
+            ((unsigned char *)buffers[i].native)[k] = (unsigned char)(k * 7 + k / 256 + i * 31);
+    }
+    fake.waits = 0;
+    assert_ok(device_gather(d, pieces, N, &err), &err);
+    assert_int_equal(fake.waits, 5); // of 4 MiB each
+    for (uint32_t i = 0; i < N; i++) {
+        assert_memory_equal(pieces[i].host, (unsigned char *)buffers[i].native + i, bytes[i]);
+        free(pieces[i].host);
+        buffer_release(&buffers[i]);
+    }
+    device_close(d);
+    assert_int_equal(fake.n_live, 0);
+}
+
 // On a stream of their own, with a thread that sleeps; the step's stream is not waited for.
 static void pages_come_beside_the_steps(void **state)
 {
@@ -633,6 +668,7 @@ int main(void)
         cmocka_unit_test(devices_may_be_lost_until_one_is_left),
         cmocka_unit_test(a_device_that_computes_wrong_is_not_opened),
         cmocka_unit_test(copies_that_arrive_changed_go_through_the_host),
+        cmocka_unit_test(pieces_are_gathered),
         cmocka_unit_test(pages_come_beside_the_steps),
         cmocka_unit_test(a_gpu_and_a_cpu_compute_at_the_same_time),
         cmocka_unit_test(every_call_beside_a_cpu_fails_in_turn),

@@ -52,8 +52,9 @@ struct cuda_tape {
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
 
-// bring.c: an entry of struct device_queue
+// bring.c: entries of struct device_queue
 bool cuda_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
+bool cuda_gather(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
 void cuda_beside_close(struct cuda *c); // its context is the thread's
 
 // peer.c: entries of struct device_queue

@@ -650,23 +650,36 @@ bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens,
                         err);
 }
 
-// Of the layers with a window, or the others.
+// Of the layers with a window, or the others; there may be no V.
+static uint32_t pieces_of(struct stage *s, bool window, uint32_t page, unsigned char **at,
+                          struct device_piece *pieces)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
+        struct buffer *b = &s->page_buffers[i];
+        uint64_t bytes = b->bytes / (window ? s->shape.n_windows : s->shape.n_pages);
+        if (bytes == 0 || sees_window(s, i / 2) != window)
+            continue;
+        pieces[n++] = (struct device_piece){ b, page * bytes, bytes, *at };
+        *at += bytes;
+    }
+    return n;
+}
+
 static bool move_pages(struct stage *s, bool window, uint32_t page, unsigned char **at, bool to_device,
                        struct err *err)
 {
-    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
-        struct buffer *b = &s->page_buffers[i];
-        uint64_t bytes = b->bytes / (window ? s->shape.n_windows : s->shape.n_pages), offset = page * bytes;
-        if (bytes == 0 || sees_window(s, i / 2) != window) // there may be no V
-            continue;
-        if (!(to_device ? buffer_write(b, offset, *at, bytes, err) : buffer_read(b, offset, *at, bytes, err)))
-            return false;
-        *at += bytes;
-    }
-    for (uint32_t i = 0; i < s->n_others; i++)
-        if (!move_pages(&s->others[i], window, page, at, to_device, err))
-            return false;
-    return true;
+    struct device_piece *pieces = mem_alloc_array(2ull * (s->parts.last - s->parts.first), sizeof *pieces);
+    uint32_t n = pieces ? pieces_of(s, window, page, at, pieces) : 0;
+    bool ok = pieces ? to_device || device_gather(s->device, pieces, n, err) : err_memory(err, "a page");
+
+    for (uint32_t i = 0; i < n && to_device && ok; i++)
+        ok = buffer_write(pieces[i].buffer, pieces[i].offset, pieces[i].host, pieces[i].bytes, err);
+    mem_free(pieces);
+    for (uint32_t i = 0; i < s->n_others && ok; i++)
+        ok = move_pages(&s->others[i], window, page, at, to_device, err);
+    return ok;
 }
 
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
@@ -677,17 +690,11 @@ bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to
 uint32_t stage_page_pieces(struct stage *s, uint32_t page, const unsigned char **at,
                            struct device_piece *pieces)
 {
-    uint32_t n = 0;
+    unsigned char *numbers = (unsigned char *)(uintptr_t)*at;
 
     CHECK(s->n_others == 0);
-    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
-        struct buffer *b = &s->page_buffers[i];
-        uint64_t bytes = b->bytes / s->shape.n_pages;
-        if (bytes == 0 || sees_window(s, i / 2))
-            continue;
-        pieces[n++] = (struct device_piece){ b, page * bytes, bytes, *at };
-        *at += bytes;
-    }
+    uint32_t n = pieces_of(s, false, page, &numbers, pieces);
+    *at = numbers;
     return n;
 }
 
