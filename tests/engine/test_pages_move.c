@@ -163,6 +163,40 @@ static void the_same_bits_come_as_without(void **state)
     }
 }
 
+// More files than are summed up at once, in one piece and in small ones; one that is damaged behind these.
+static void many_pages_move(void **state)
+{
+    enum { N = 3001, N_PAGES = N / PAGE };
+    static uint32_t tokens[N];
+    static const size_t pieces[] = { SIZE_MAX / 2, 70000 };
+    struct ingot_engine_options o = options_of("llama3/model.gguf");
+    struct ingot_error error;
+    (void)state;
+
+    o.n_context = 3008;
+    fill(tokens, N, 9);
+    struct ingot_engine *prefill = open_or_fail(&o);
+    struct buf bytes = pages_of(prefill, tokens, N, 0);
+    struct moved_answer wanted = ask(prefill, tokens, N);
+    assert_int_equal(bytes.n % N_PAGES, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ingot_engine *decode = open_or_fail(&o);
+        assert_int_equal(take(decode, tokens, N, buf_as_str(&bytes), pieces[i], &error), N_PAGES * PAGE);
+        assert_string_equal(error.message, "");
+        struct moved_answer got = ask(decode, tokens, N);
+        assert_int_equal(got.n_reused, N_PAGES * PAGE);
+        assert_memory_equal(got.tokens, wanted.tokens, sizeof got.tokens);
+        ingot_engine_close(decode);
+    }
+    bytes.at[bytes.n / N_PAGES * 180 + 500] ^= 1;
+    struct ingot_engine *decode = open_or_fail(&o);
+    assert_true(take(decode, tokens, N, buf_as_str(&bytes), SIZE_MAX / 2, &error) <= 180 * PAGE);
+    assert_non_null(strstr(error.message, "page 180 is damaged"));
+    ingot_engine_close(decode);
+    buf_free(&bytes);
+    ingot_engine_close(prefill);
+}
+
 static void every_cache_type_moves(void **state)
 {
     static const enum ingot_kv types[][2] = { { INGOT_KV_F32, INGOT_KV_F32 },
@@ -524,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_bits_come_as_without),
+        cmocka_unit_test(many_pages_move),
         cmocka_unit_test(every_cache_type_moves),
         cmocka_unit_test(only_what_is_missing_moves),
         cmocka_unit_test(what_is_cut_or_changed_is_refused),

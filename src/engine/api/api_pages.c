@@ -3,16 +3,18 @@
 // What moves is files as kv_store.h has them, one behind the other: of each page, and behind it of the state
 // that belongs to it, if there is one, and of its window page, if the row behind all pages sees it. The keys
 // of all pages are known before the first file comes, so nothing is taken that is not the very page of that
-// prompt, of that model and of these settings. Sums are checked without a lock; the copies between two steps
-// move a few MiB at a time, so that answers go on meanwhile. Taken pages are held until the end: a page whose
-// beginning is lost could not be found.
+// prompt, of that model and of these settings. Sums are made and checked without a lock, those of several
+// files at once; the copies between two steps move a few MiB at a time, so that answers go on meanwhile.
+// Taken pages are held until the end: a page whose beginning is lost could not be found.
 //
 // Where each stage's device takes copies beside what is played (device_bring), pages come without waiting for
 // steps: nothing reads or writes a page between its taking and its entry in the prefix index. States and
 // window pages, and engines that keep pages on disk or have threads for stages, take the turns between steps.
+#include <stdatomic.h>
 #include <stdio.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "engine/api.h"
 #include "engine/api/sizes.h"
 #include "engine/kv/kv_state.h"
@@ -23,7 +25,8 @@
 #include "engine/session.h"
 #include "engine/wait.h"
 
-enum { TURN_BYTES = 4 << 20 }; // moved between two steps, and at least a page with its state
+enum { TURN_BYTES = 16 << 20 };           // moved between two steps, and at least a page with its state
+enum { MOST_FILES = 128, MOST_SUMS = 4 }; // moved at once, up to three a page; threads for their sums
 
 struct ingot_pages {
     struct engine *engine;
@@ -37,7 +40,8 @@ struct ingot_pages {
     uint32_t *held;          // [n_held] the pages of `walk`, when they are taken
     uint32_t n_held;
     struct kv_file_kinds kinds;
-    unsigned char *room; // [room_bytes] files to give, or that have come
+    struct thread_pool *sums; // NULL: by the caller alone
+    unsigned char *room;      // [room_bytes] files to give, or that have come
     size_t room_bytes, n_bytes;
 };
 
@@ -162,6 +166,8 @@ static bool reserve(struct ingot_pages *p, const uint32_t *tokens, struct err *e
     p->room = mem_alloc(p->room_bytes);
     if (!p->tokens || !p->keys || !p->held || !p->room)
         return err_memory(err, "pages on their way");
+    unsigned n_sums = thread_count_available();
+    p->sums = p->n_pages ? thread_pool_create(n_sums < MOST_SUMS ? n_sums : MOST_SUMS) : NULL;
     memcpy(p->tokens, tokens, p->n_pages * (size_t)PAGE_TOKENS * sizeof *tokens);
     return true;
 }
@@ -212,6 +218,7 @@ static bool pages_fill(struct ingot_pages *p, const uint32_t *tokens, size_t n_t
 
 static void pages_free(struct ingot_pages *p)
 {
+    thread_pool_destroy(p->sums);
     mem_free(p->tokens);
     mem_free(p->keys);
     mem_free(p->held);
@@ -315,59 +322,95 @@ static struct kv_store_page page_words(const struct ingot_pages *p, uint32_t pag
     return s;
 }
 
-// ---- giving
+// ---- sums
 
-struct follows { // the page's file
-    bool state, window;
+// Files one behind the other, whose sums are made or checked.
+struct files {
+    struct moved_file {
+        unsigned char *at;
+        const struct sha256 *model; // what it is a file of
+        struct kv_store_page words;
+        uint64_t bytes; // of its numbers
+        bool ok;
+    } at[MOST_FILES];
+    uint32_t n;
+    bool seals; // else they are checked
+    atomic_uint next;
 };
+
+static void files_add(struct files *f, unsigned char *at, const struct sha256 *model,
+                      const struct kv_store_page *words, uint64_t bytes)
+{
+    CHECK(f->n < MOST_FILES);
+    f->at[f->n++] = (struct moved_file){ at, model, *words, bytes, true };
+}
+
+static void sum_some(void *arg, unsigned thread)
+{
+    struct files *f = arg;
+
+    (void)thread;
+    for (uint32_t i; (i = atomic_fetch_add(&f->next, 1)) < f->n;) {
+        struct moved_file *one = &f->at[i];
+        struct str file = { (const char *)one->at, kv_file_bytes(one->bytes) };
+        if (f->seals)
+            kv_file_seal(one->at, one->model, &one->words, one->bytes);
+        else
+            one->ok = kv_file_check(file, one->model, &one->words, one->bytes);
+    }
+}
+
+static void files_sum(struct files *f, struct thread_pool *sums)
+{
+    if (sums && f->n > 1)
+        thread_pool_run(sums, sum_some, f);
+    else
+        sum_some(f, 0);
+}
+
+// ---- giving
 
 // Copies the page's numbers, and those that belong to it, to where their files will be. Both locks are held.
 // Returns the bytes of the files; 0: the page was forgotten, or cannot be read.
-static size_t give_page(struct ingot_pages *p, unsigned char *to, struct follows *has)
+static size_t give_page(struct ingot_pages *p, unsigned char *to, struct files *f)
 {
     struct engine *e = p->engine;
     struct prefix_walk next = p->walk;
+    const struct kv_file_kinds *k = &p->kinds;
+    struct kv_store_page words = page_words(p, p->at);
     uint32_t page = prefix_next(&e->kv, &next, tokens_of(p, p->at));
-    uint64_t n = kv_file_bytes(p->kinds.page_bytes);
+    uint64_t n = kv_file_bytes(k->page_bytes);
 
     if (page == KV_NONE || !kv_persist_page_move(e, page, to + KV_FILE_HEAD, false))
         return 0;
     p->walk = next;
-    has->state = p->kinds.state_bytes && e->kv.pages[page].state &&
-                 kv_persist_state_move(e, e->kv.pages[page].state, to + n + KV_FILE_HEAD, false);
-    n += has->state ? kv_file_bytes(p->kinds.state_bytes) : 0;
-    has->window = is_seen(p, p->at) && kv_window_of(&e->kv, page) != KV_NONE &&
-                  kv_persist_window_move(e, kv_window_of(&e->kv, page), to + n + KV_FILE_HEAD, false);
-    return n + (has->window ? kv_file_bytes(p->kinds.window_bytes) : 0);
+    files_add(f, to, &k->pages, &words, k->page_bytes);
+    if (k->state_bytes && e->kv.pages[page].state &&
+        kv_persist_state_move(e, e->kv.pages[page].state, to + n + KV_FILE_HEAD, false)) {
+        files_add(f, to + n, &k->states, &words, k->state_bytes);
+        n += kv_file_bytes(k->state_bytes);
+    }
+    if (is_seen(p, p->at) && kv_window_of(&e->kv, page) != KV_NONE &&
+        kv_persist_window_move(e, kv_window_of(&e->kv, page), to + n + KV_FILE_HEAD, false)) {
+        files_add(f, to + n, &k->windows, &words, k->window_bytes);
+        n += kv_file_bytes(k->window_bytes);
+    }
+    return n;
 }
 
 const void *ingot_pages_give(struct ingot_pages *p, size_t *n_bytes)
 {
-    struct follows has[TURN_BYTES / KV_FILE_HEAD];
-    uint32_t first = p->at;
+    struct files files = { .seals = true };
     size_t n = 0, more;
 
     wait_turn_begin(p->engine);
-    for (bool ok = is_as_opened(p); ok && p->at < p->n_pages && p->at - first < sizeof has / sizeof *has &&
-                                    p->room_bytes - n >= both_bytes(&p->kinds) &&
-                                    (more = give_page(p, p->room + n, &has[p->at - first])) > 0;
+    for (bool ok = is_as_opened(p);
+         ok && p->at < p->n_pages && files.n + 3 <= MOST_FILES &&
+         p->room_bytes - n >= both_bytes(&p->kinds) && (more = give_page(p, p->room + n, &files)) > 0;
          p->at++)
         n += more;
     wait_turn_end(p->engine);
-    unsigned char *at = p->room;
-    for (uint32_t i = first; i < p->at; i++) { // the sums take longer than the copies
-        struct kv_store_page words = page_words(p, i);
-        kv_file_seal(at, &p->kinds.pages, &words, p->kinds.page_bytes);
-        at += kv_file_bytes(p->kinds.page_bytes);
-        if (has[i - first].state) {
-            kv_file_seal(at, &p->kinds.states, &words, p->kinds.state_bytes);
-            at += kv_file_bytes(p->kinds.state_bytes);
-        }
-        if (has[i - first].window) {
-            kv_file_seal(at, &p->kinds.windows, &words, p->kinds.window_bytes);
-            at += kv_file_bytes(p->kinds.window_bytes);
-        }
-    }
+    files_sum(&files, p->sums); // which takes longer than the copies
     *n_bytes = n;
     return n ? p->room : NULL;
 }
@@ -378,44 +421,67 @@ const void *ingot_pages_give(struct ingot_pages *p, size_t *n_bytes)
 struct arrived {
     uint32_t n_pages, state_of, window_of; // as in struct ingot_pages
     size_t n_bytes;
+    bool more; // there may be other ones behind them
 };
 
-static bool is_file_of(struct str file, const struct kv_file_kinds *kinds, enum kv_file_kind kind,
-                       const struct kv_store_page *words)
+static const struct sha256 *model_of(const struct kv_file_kinds *kinds, enum kv_file_kind kind)
 {
-    if (kind == KV_FILE_PAGE)
-        return kv_file_check(file, &kinds->pages, words, kinds->page_bytes);
-    if (kind == KV_FILE_STATE)
-        return kv_file_check(file, &kinds->states, words, kinds->state_bytes);
-    return kv_file_check(file, &kinds->windows, words, kinds->window_bytes);
+    return kind == KV_FILE_PAGE ? &kinds->pages : kind == KV_FILE_STATE ? &kinds->states : &kinds->windows;
 }
 
-static bool arrived_check(const struct ingot_pages *p, struct arrived *a, struct err *err)
+// The next file, if all of it has come: false without an error otherwise.
+static bool arrived_next(const struct ingot_pages *p, struct arrived *a, struct files *f, struct err *err)
 {
-    enum kv_file_kind kind;
     uint64_t n;
+    struct str rest = { (const char *)p->room + a->n_bytes, p->n_bytes - a->n_bytes };
+    uint32_t page = p->at + a->n_pages; // what is no page belongs to the page before
+    enum kv_file_kind kind = kv_file_next(rest, &p->kinds, &n);
+    bool is_page = kind == KV_FILE_PAGE;
+    uint32_t *last = kind == KV_FILE_STATE ? &a->state_of : &a->window_of;
 
-    for (*a = (struct arrived){ 0, p->state_of, p->window_of, 0 };; a->n_bytes += n) {
-        struct str rest = { (const char *)p->room + a->n_bytes, p->n_bytes - a->n_bytes };
-        uint32_t page = p->at + a->n_pages; // what is no page belongs to the page before
-        kind = kv_file_next(rest, &p->kinds, &n);
-        if (kind == KV_FILE_PART)
-            return true;
-        bool is_page = kind == KV_FILE_PAGE;
-        uint32_t *last = kind == KV_FILE_STATE ? &a->state_of : &a->window_of;
-        if (kind == KV_FILE_OTHER || (is_page && page == p->n_pages) || (!is_page && page == *last))
-            return err_set(err, ERR_INPUT,
-                           "what came behind %u pages is no file of the next one with this model, version, "
-                           "device and cache type",
-                           page);
-        struct kv_store_page words = page_words(p, is_page ? page : page - 1);
-        rest.n = n;
-        if (!is_file_of(rest, &p->kinds, kind, &words))
+    if (kind == KV_FILE_PART)
+        return false;
+    if (kind == KV_FILE_OTHER || (is_page && page == p->n_pages) || (!is_page && page == *last))
+        return err_set(err, ERR_INPUT,
+                       "what came behind %u pages is no file of the next one with this model, version, "
+                       "device and cache type",
+                       page);
+    struct kv_store_page words = page_words(p, is_page ? page : page - 1);
+    files_add(f, p->room + a->n_bytes, model_of(&p->kinds, kind), &words, n - kv_file_bytes(0));
+    a->n_bytes += n;
+    a->n_pages += is_page;
+    *last = is_page ? *last : page;
+    return true;
+}
+
+// The page that the file is of, or belongs to.
+static uint32_t page_of_file(const struct ingot_pages *p, const struct files *f, uint32_t i)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < i; k++)
+        n += f->at[k].model == &p->kinds.pages;
+    return f->at[i].model == &p->kinds.pages ? p->at + n : p->at + n - 1;
+}
+
+// The first thing that is wrong is told.
+static bool arrived_check(struct ingot_pages *p, struct arrived *a, struct err *err)
+{
+    struct files files = { .n = 0 };
+    struct err why = { 0 };
+
+    *a = (struct arrived){ .state_of = p->state_of, .window_of = p->window_of };
+    while (files.n < MOST_FILES && arrived_next(p, a, &files, &why))
+        ;
+    a->more = files.n == MOST_FILES;
+    files_sum(&files, p->sums);
+    for (uint32_t i = 0; i < files.n; i++)
+        if (!files.at[i].ok)
             return err_set(err, ERR_INPUT, "page %u is damaged, or another prompt's",
-                           is_page ? page : page - 1);
-        a->n_pages += is_page;
-        *last = is_page ? *last : page;
-    }
+                           page_of_file(p, &files, i));
+    if (why.code != ERR_NONE && err)
+        *err = why;
+    return why.code == ERR_NONE;
 }
 
 // A running request must not be paused for pages that are only to come.
@@ -582,25 +648,35 @@ static bool take_beside(struct ingot_pages *p, const struct arrived *a, size_t *
     return ok;
 }
 
+static bool take_some(struct ingot_pages *p, struct arrived *a, struct err *err)
+{
+    size_t done;
+
+    if (!arrived_check(p, a, err) || !take_beside(p, a, &done, err))
+        return false;
+    bool ok = true;
+    if (done < a->n_bytes || a->n_bytes == 0) {
+        wait_turn_begin(p->engine);
+        ok = is_as_opened(p) ? take_all(p, a, done, err)
+                             : err_set(err, ERR_DEVICE, "the engine is closed, or a device was lost");
+        wait_turn_end(p->engine);
+    }
+    p->state_of = a->state_of;
+    p->window_of = a->window_of;
+    memmove(p->room, p->room + a->n_bytes, p->n_bytes - a->n_bytes);
+    p->n_bytes -= a->n_bytes;
+    return ok;
+}
+
 // Takes the whole files that have come; what is left is the beginning of one.
 static bool take_arrived(struct ingot_pages *p, struct err *err)
 {
     struct arrived a;
-    size_t done;
+    bool ok;
 
-    if (!arrived_check(p, &a, err) || !take_beside(p, &a, &done, err))
-        return false;
-    bool ok = true;
-    if (done < a.n_bytes || a.n_bytes == 0) {
-        wait_turn_begin(p->engine);
-        ok = is_as_opened(p) ? take_all(p, &a, done, err)
-                             : err_set(err, ERR_DEVICE, "the engine is closed, or a device was lost");
-        wait_turn_end(p->engine);
-    }
-    p->state_of = a.state_of;
-    p->window_of = a.window_of;
-    memmove(p->room, p->room + a.n_bytes, p->n_bytes - a.n_bytes);
-    p->n_bytes -= a.n_bytes;
+    do
+        ok = take_some(p, &a, err);
+    while (ok && a.more);
     return ok;
 }
 
