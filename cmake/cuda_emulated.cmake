@@ -18,6 +18,9 @@ if(CUDA_EMULATED)
     rope_store/rope_store_few sample/sample scan/scan scan/scan_blocks select/select temper/temper trellis/trellis trellis/trellis_expand)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
   list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/device/cuda/exchange.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
+  foreach(name experts/experts_group trellis_experts/trellis_experts trellis_experts/trellis_experts_rows)
+    list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/ops/${name}.cu)
+  endforeach()
   set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
     -ffp-contract=fast -fsanitize=thread,alignment,bounds,integer-divide-by-zero,shift-exponent -fno-sanitize-link-runtime
     -mllvm -tsan-instrument-atomics=0 -mllvm -tsan-instrument-func-entry-exit=0

@@ -9,6 +9,7 @@
 #include "ops/moe/moe.h"
 #include "ops/ops.h"
 #include "ops/qkv/qkv.h"
+#include "ops/trellis_experts/trellis_experts.h"
 
 // ---- weights
 
@@ -26,6 +27,8 @@ static struct stacks stacks_of(const struct command *c)
         return (struct stacks){ e->n_experts, e->n_slots, EXPERTS_UP_GATE, EXPERTS_UP_SHARED_GATE };
     if (c->op == OP_experts_down)
         return (struct stacks){ e->n_experts, e->n_slots, EXPERTS_DOWN_DOWN, EXPERTS_DOWN_SHARED };
+    if (c->op == OP_trellis_experts)
+        return (struct stacks){ e->n_experts, e->n_slots, TRELLIS_EXPERTS_GATE, TRELLIS_EXPERTS_SHARED };
     if (c->op == OP_moe)
         return (struct stacks){ m->experts.n_experts, m->experts.n_slots, MOE_GATE, MOE_SHARED_GATE };
     return (struct stacks){ 0 };
@@ -40,9 +43,10 @@ static double share_used(const struct stacks *s, uint32_t n_rows)
 static bool multiplies(uint32_t op)
 {
     return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_normed || op == OP_qkv ||
-           op == OP_gate_up || op == OP_trellis || op == OP_route || op == OP_latent_project ||
-           op == OP_latent_qk || op == OP_experts_up || op == OP_experts_down || op == OP_moe ||
-           op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted || op == OP_gate_up_adapted;
+           op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts || op == OP_route ||
+           op == OP_latent_project || op == OP_latent_qk || op == OP_experts_up || op == OP_experts_down ||
+           op == OP_moe || op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted ||
+           op == OP_gate_up_adapted;
 }
 
 static void add_weight(struct cost *cost, const struct command *c, uint32_t operand, uint32_t n_rows)

@@ -3,10 +3,13 @@
 #include "base/mem.h"
 #include "ops/moe/moe.h"
 #include "ops/ops.h"
+#include "ops/trellis_experts/trellis_experts.h"
+
+STATIC_ASSERT((int)TRELLIS_EXPERTS_IDS == (int)EXPERTS_UP_IDS); // read below
 
 bool step_spread_has(const struct command *c)
 {
-    return c->op == OP_experts_up || c->op == OP_moe;
+    return c->op == OP_experts_up || c->op == OP_trellis_experts || c->op == OP_moe;
 }
 
 static struct command experts_up_of(const struct command *c)
