@@ -19,13 +19,6 @@ enum exl3_codebook { EXL3_3INST, EXL3_MCG, EXL3_MUL1 };
 #define EXL3_MARK_MCG  0xcbac1fedu
 #define EXL3_MARK_MUL1 0x83dcd12du
 
-struct exl3 {
-    const u16 *trellis;    // [n_in / 16, n_out / 16, 16 * bits]
-    const u16 *suh, *svh;  // halves: [n_in], [n_out]
-    u32 n_in, n_out, bits; // bits: 1 to 8
-    enum exl3_codebook codebook;
-};
-
 // In a device's memory: the codes as in the file, then suh, then svh.
 SHARED_INLINE u64 exl3_codes_bytes(u32 n_in, u32 n_out, u32 bits)
 {
@@ -46,6 +39,13 @@ SHARED_INLINE u32 exl3_padded(u32 n) // rows and columns, to whole blocks
 }
 
 #ifdef HOST_C
+struct exl3 {
+    const u16 *trellis;    // [n_in / 16, n_out / 16, 16 * bits]
+    const u16 *suh, *svh;  // halves: [n_in], [n_out]
+    u32 n_in, n_out, bits; // bits: 1 to 8
+    enum exl3_codebook codebook;
+};
+
 // The number of a state of 16 bits, exactly a half.
 f32 exl3_value(u32 state, enum exl3_codebook codebook);
 // A tile's numbers.
