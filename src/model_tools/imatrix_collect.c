@@ -285,6 +285,12 @@ static bool before_command(void *arg, const struct command *k, const struct step
     struct input_rows in;
     bool head = (k->op == OP_matmul || k->op == OP_trellis) && !named(c, k->operands[MATMUL_W].weight);
 
+    if (k->op == OP_trellis_experts)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: experts of EXL3 keep what down reads to themselves; ingot takes an importance matrix "
+            "from the model before it was quantised",
+            k->label);
     if (!multiplies(k) || head)
         return true;
     return read_rows(c, &k->operands[0], step->n_rows, &in, err) && collect(c, k, &in, err);

@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "ops/moe/moe.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/trellis/trellis.h"
+#include "ops/trellis_experts/trellis_experts.h"
 
 static bool groups_check(const struct model *m, struct err *err)
 {
@@ -78,10 +80,14 @@ uint64_t mixture_scratch_cols(const struct model *m)
 {
     const struct mixture_config *c = m->own;
     uint64_t n_cols = m->config.n_cols, up = experts_up_work_cols(c->n_slots, m->config.n_cols),
-             down = experts_down_work_cols(c->n_slots, c->n_ffn, c->n_shared, m->config.n_cols);
+             down = experts_down_work_cols(c->n_slots, c->n_ffn, c->n_shared, m->config.n_cols),
+             codes = trellis_experts_work_cols(c->n_slots, m->config.n_cols, c->n_ffn) + 2 * c->n_shared,
+             most = up > down ? up : down;
+
+    most = codes > most ? codes : most;
 
     return n_cols + 2 * c->n_slots + 1 + c->n_experts +
-           experts_hidden_cols(c->n_slots, c->n_ffn, c->n_shared) + (up > down ? up : down);
+           experts_hidden_cols(c->n_slots, c->n_ffn, c->n_shared) + most;
 }
 
 static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
@@ -165,6 +171,11 @@ static void record_parts(struct tape *t, const struct moe *m, uint32_t l)
     }
     tape_label(t, "layer%u.route", l);
     op_route(t, m->route);
+    if (trellis_multiplies(m->up.gate)) {
+        tape_label(t, "layer%u.experts", l);
+        op_trellis_experts(t, &m->up, &m->down);
+        return;
+    }
     tape_label(t, "layer%u.experts_up", l);
     op_experts_up(t, m->up);
     tape_label(t, "layer%u.experts_down", l);

@@ -86,7 +86,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
 #define MIXTURE_MLP "model.layers.%u.mlp."
 #define MIXTURE_SHARED(field, gguf_name, json_name, n_rows, n_cols)                           \
     MIXTURE_WEIGHT(field, gguf_name, MIXTURE_MLP "shared_experts." json_name, n_rows, n_cols, \
-                   .when = MIXTURE_DIM(n_shared_experts))
+                   .when = MIXTURE_DIM(n_shared_experts), .flags = WEIGHT_SHARED_EXPERT)
 #define MIXTURE_DENSE_WEIGHTS                                                                              \
     L(gate, "blk.%u.ffn_gate.weight", MIXTURE_MLP "gate_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)), \
         L(up, "blk.%u.ffn_up.weight", MIXTURE_MLP "up_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),   \

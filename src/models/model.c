@@ -309,6 +309,7 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
         if (trellis_is(part) ? !bind_trellis(m, k, j, err) : !part_check(m, k, part, j, err))
             return false;
     }
+    j->stays_codes = j->trellis && trellis_is_product(k) && trellis_is_uniform(j);
     *t = &j->tensor;
     return joined_describe(m, k, j, err);
 }
@@ -548,7 +549,7 @@ static void count_weights(struct model *m, const struct weight_key *k, const str
     m->n_experts = (uint32_t)stack;
     m->n_used_experts = model_key_dim(m, k, k->used);
     m->n_idle += n * (stack - m->n_used_experts);
-    m->idle_bytes += t->bytes / stack * (stack - m->n_used_experts);
+    m->idle_bytes += trellis_kept_bytes(t) / stack * (stack - m->n_used_experts);
 }
 
 // GGUF files may have an expert's gate and up in one matrix. k becomes the key of that half, or stays.
@@ -672,8 +673,10 @@ bool model_bind(struct model *m, const struct model_file *file, struct err *err)
     model_names_choose(m);
     if (model_config_read(m, err) && embedder_read(m, err) && model_check_config(m, err) &&
         bind_tensors(m, err) && draft_layer_bind(m, err) && model_check_tensors(m, err) &&
-        model_rope_make(m, err))
+        model_rope_make(m, err)) {
+        trellis_settle_experts(m);
         return true;
+    }
     model_release(m);
     return false;
 }

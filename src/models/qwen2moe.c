@@ -20,11 +20,14 @@ static const struct weight_key weights[] = {
     MIXTURE_WEIGHT(shared_router, "blk.%u.ffn_gate_inp_shexp.weight",
                    "model.layers.%u.mlp.shared_expert_gate.weight", DIM_ONE, DIM_COLS),
     MIXTURE_WEIGHT(shared_gate, "blk.%u.ffn_gate_shexp.weight",
-                   "model.layers.%u.mlp.shared_expert.gate_proj.weight", MIXTURE_DIM(n_shared), DIM_COLS),
+                   "model.layers.%u.mlp.shared_expert.gate_proj.weight", MIXTURE_DIM(n_shared), DIM_COLS,
+                   .flags = WEIGHT_SHARED_EXPERT),
     MIXTURE_WEIGHT(shared_up, "blk.%u.ffn_up_shexp.weight",
-                   "model.layers.%u.mlp.shared_expert.up_proj.weight", MIXTURE_DIM(n_shared), DIM_COLS),
+                   "model.layers.%u.mlp.shared_expert.up_proj.weight", MIXTURE_DIM(n_shared), DIM_COLS,
+                   .flags = WEIGHT_SHARED_EXPERT),
     MIXTURE_WEIGHT(shared_down, "blk.%u.ffn_down_shexp.weight",
-                   "model.layers.%u.mlp.shared_expert.down_proj.weight", DIM_COLS, MIXTURE_DIM(n_shared)),
+                   "model.layers.%u.mlp.shared_expert.down_proj.weight", DIM_COLS, MIXTURE_DIM(n_shared),
+                   .flags = WEIGHT_SHARED_EXPERT),
 };
 
 static void experts(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)

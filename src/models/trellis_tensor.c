@@ -149,75 +149,102 @@ void trellis_read(const struct joined_tensor *j, uint64_t first, uint64_t n, uin
     }
 }
 
+// Matrices of experts, the shared one's too.
+static bool is_of_experts(const struct weight_key *k)
+{
+    return k->per_layer && (k->used || k->flags & WEIGHT_SHARED_EXPERT);
+}
+
 #define LAYER_PLACE(field) (offsetof(struct layer_weights, field) / sizeof(void *))
 bool trellis_is_product(const struct weight_key *k)
 {
     static const size_t products[] = { LAYER_PLACE(q),    LAYER_PLACE(k),  LAYER_PLACE(v),   LAYER_PLACE(o),
                                        LAYER_PLACE(gate), LAYER_PLACE(up), LAYER_PLACE(down) };
-    bool is = !k->per_layer && k->place == offsetof(struct model_weights, head) / sizeof(void *);
+    bool is = (!k->per_layer && k->place == offsetof(struct model_weights, head) / sizeof(void *)) ||
+              is_of_experts(k);
 
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         is |= k->per_layer && k->place == products[i];
     return is;
 }
 
-// Its one part, or NULL.
-static const struct trellis *codes_of(const struct file_tensor *t)
+bool trellis_is_uniform(const struct joined_tensor *j)
+{
+    for (uint32_t i = 1; i < j->n_parts; i++)
+        if (j->trellis[i].codes->bytes != j->trellis[0].codes->bytes ||
+            j->trellis[i].codebook != j->trellis[0].codebook)
+            return false;
+    return true;
+}
+
+// NULL: it does not stay codes.
+static const struct joined_tensor *kept(const struct file_tensor *t)
 {
     const struct joined_tensor *j = (const struct joined_tensor *)t;
-    return !t->data && j->stays_codes ? j->trellis : NULL;
+    return !t->data && j->stays_codes ? j : NULL;
 }
 
 enum quant trellis_kept_format(const struct file_tensor *t)
 {
-    const struct trellis *codes = codes_of(t);
-    return codes ? (enum quant)(QUANT_EXL3 + codes->codebook) : t->format;
+    const struct joined_tensor *j = kept(t);
+    return j ? (enum quant)(QUANT_EXL3 + j->trellis->codebook) : t->format;
 }
 
 uint64_t trellis_kept_bytes(const struct file_tensor *t)
 {
-    const struct trellis *codes = codes_of(t);
-    return codes ? codes->codes->bytes + codes->suh->bytes + codes->svh->bytes : t->bytes;
+    const struct joined_tensor *j = kept(t);
+    const struct trellis *first = j ? j->trellis : NULL;
+    return j ? j->n_parts * (first->codes->bytes + first->suh->bytes + first->svh->bytes) : t->bytes;
 }
 
 void trellis_kept_codes(const struct file_tensor *t, void *to)
 {
-    const struct trellis *codes = codes_of(t);
-    const struct file_tensor *const parts[] = { codes->codes, codes->suh, codes->svh };
+    const struct joined_tensor *j = kept(t);
     unsigned char *at = to;
 
-    for (uint32_t i = 0; i < 3; at += parts[i]->bytes, i++)
-        memcpy(at, parts[i]->data, parts[i]->bytes);
-}
-
-// The layer that has it; beyond all layers: none has it.
-static uint32_t layer_of(const struct model *m, const struct file_tensor *t)
-{
-    uint32_t n = m->config.n_layers + (m->drafts ? 1 : 0);
-
-    for (uint32_t l = 0; l < n; l++)
-        for (uint32_t i = 0; i < m->n_places; i++)
-            if (model_layer(m, l)[i] == t)
-                return l;
-    return n;
-}
-
-static bool is_head(const struct model *m, const struct file_tensor *t)
-{
-    return m->tensors[offsetof(struct model_weights, head) / sizeof(void *)] == t;
-}
-
-void trellis_expand_all(struct model *m)
-{
-    for (const struct joined_tensor *j = m->joined; j; j = j->next) {
-        if (!j->stays_codes)
-            continue;
-        uint64_t more = j->tensor.bytes - trellis_kept_bytes(&j->tensor);
-        uint32_t l = layer_of(m, &j->tensor);
-        if (l < m->config.n_layers || is_head(m, &j->tensor))
-            m->weight_bytes += more;
-        else if (m->drafts && l == m->config.n_layers)
-            m->draft_bytes += more;
-        ((struct joined_tensor *)(uintptr_t)j)->stays_codes = false;
+    for (uint32_t i = 0; i < j->n_parts; i++) {
+        const struct file_tensor *const parts[] = { j->trellis[i].codes, j->trellis[i].suh,
+                                                    j->trellis[i].svh };
+        for (uint32_t k = 0; k < 3; at += parts[k]->bytes, k++)
+            memcpy(at, parts[k]->data, parts[k]->bytes);
     }
+}
+
+// A layer's matrix that would have stayed codes is read as halves.
+static void expand(struct model *m, uint32_t l, const struct joined_tensor *j)
+{
+    uint64_t more = j->tensor.bytes - trellis_kept_bytes(&j->tensor);
+
+    ((struct joined_tensor *)(uintptr_t)j)->stays_codes = false;
+    if (l == m->config.n_layers) { // the one that drafts
+        m->draft_bytes += more;
+        return;
+    }
+    m->weight_bytes += more;
+    if (j->n_parts > 1)
+        m->idle_bytes += more / j->n_parts * (j->n_parts - m->n_used_experts);
+}
+
+// Whether all of the layer's experts stay codes, as the operation wants it.
+static bool experts_stay(const struct model *m, uint32_t l)
+{
+    bool all = true;
+
+    for (uint32_t i = 0; i < m->arch->n_weights; i++) {
+        const struct weight_key *k = &m->arch->weights[i];
+        const struct file_tensor *t = is_of_experts(k) ? model_layer(m, l)[k->place] : NULL;
+        all &= !t || kept(t);
+    }
+    return all;
+}
+
+void trellis_settle_experts(struct model *m)
+{
+    for (uint32_t l = 0; l < m->config.n_layers + (m->drafts ? 1 : 0); l++)
+        for (uint32_t i = 0; i < m->arch->n_weights && !experts_stay(m, l); i++) {
+            const struct weight_key *k = &m->arch->weights[i];
+            const struct file_tensor *t = is_of_experts(k) ? model_layer(m, l)[k->place] : NULL;
+            if (t && kept(t))
+                expand(m, l, kept(t));
+        }
 }

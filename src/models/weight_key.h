@@ -34,6 +34,7 @@ enum {
     WEIGHT_PLUS_ONE = 64,   // a vector that is 1 less in checkpoints
     // A convolution's taps, a row for each channel; in checkpoints [rows, 1, cols]. Taken as one vector.
     WEIGHT_DEPTHWISE = 128,
+    WEIGHT_SHARED_EXPERT = 256, // a matrix of it: nothing but products reads it, as of those with `used`
 };
 
 // For models with leading dense layers (config.n_dense): whether dense layers, the others, or all have it. Of

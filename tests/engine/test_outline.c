@@ -29,6 +29,8 @@ static void models_take_what_was_predicted(void **state)
                    { SOURCE_DIR "/tests/golden/qwen35/model.gguf", true },
                    { SOURCE_DIR "/tests/golden/mtp-deepseek3", true },
                    { SOURCE_DIR "/tests/golden/exl3", true },
+                   { SOURCE_DIR "/tests/golden/exl3-experts", true },
+                   { SOURCE_DIR "/tests/golden/exl3-moe", true },
                    { SOURCE_DIR "/tests/golden/smolvlm", true },
                    { SOURCE_DIR "/tests/golden/internvl", true },
                    { SOURCE_DIR "/models/ingot-eyes-q8_0.gguf", false } };

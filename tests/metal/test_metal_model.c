@@ -36,7 +36,14 @@ static void the_logits_are_the_reference_s(void **state)
     run_kernels(false, REVERSE);
     check_golden(&(struct golden_run){ "qwen3", "/model.gguf", "metal", 1, true });
     check_golden(&(struct golden_run){ "llama3", "/model.gguf", "metal", 7, true });
-    check_golden(&(struct golden_run){ "exl3", "", "metal", 9, false }); // codes are read as halves there
+    for (size_t i = 0; i < N_GOLDEN_TRELLIS; i++) { // from codes
+        run_kernels(false, FORWARD);
+        check_golden_within(&(struct golden_run){ golden_trellis[i], "", "metal", 512, true }, NULL,
+                            golden_trellis_gate(golden_trellis[i]));
+        run_kernels(true, RANDOM);
+        check_golden(&(struct golden_run){ golden_trellis[i], "", "metal", 9, false });
+        check_golden(&(struct golden_run){ golden_trellis[i], "", "metal", 1, false });
+    }
 }
 
 static void the_mixtures_logits_are_the_reference_s(void **state)

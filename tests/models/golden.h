@@ -125,8 +125,9 @@ static const char *const golden_mixtures[] = { "mixtral",     "qwen2moe",       
                                                "granitemoe",  "gptoss",         "gptoss-mxfp4", "glm45",
                                                "glm45-air",   "deepseek2-lite", "deepseek2",    "deepseek3",
                                                "glm47-flash", "mistral4" };
-// Weights of EXL3, in checkpoints alone, from tools/golden/make_exl3_golden.py: dense, and with experts.
-static const char *const golden_trellis[] = { "exl3", "exl3-moe" };
+// Weights of EXL3, in checkpoints alone, from tools/golden/make_exl3_golden.py: dense; with experts, which
+// stay codes, and a shared one; with experts whose bits and codebooks are mixed.
+static const char *const golden_trellis[] = { "exl3", "exl3-experts", "exl3-moe" };
 enum { N_GOLDEN_TRELLIS = sizeof golden_trellis / sizeof *golden_trellis };
 enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
 // Models with recurrent layers, from tools/golden/make_hybrid_golden.py.
@@ -185,10 +186,10 @@ static inline double golden_gate(const char *device, bool exact)
     return exact ? 1e-9 : bf16 ? 64e-4 : 1e-4;
 }
 
-// Exact: matrices that stay codes are as exact as others; experts are rounded to halves.
+// Exact: matrices that stay codes are as exact as others; mixed experts are rounded to halves.
 static inline double golden_trellis_gate(const char *variant)
 {
-    return strcmp(variant, "exl3") == 0 ? 1e-9 : 1e-6;
+    return strcmp(variant, "exl3-moe") == 0 ? 1e-6 : 1e-9;
 }
 
 static inline void check_golden_placed(const struct golden_run *run, const char *stages, const char *experts)

@@ -41,6 +41,7 @@ static void trellis_codes_give_the_reference_logits_on_the_gpu(void **state)
     check_golden(&(struct golden_run){ "exl3", "", "cuda", 9, false });
     check_golden(&(struct golden_run){ "exl3", "", "cuda", 1, false });
     check_golden(&(struct golden_run){ "exl3", "", "cuda", 512, false });
+    check_golden(&(struct golden_run){ "exl3-experts", "", "cuda", 1, true });
 }
 
 // In fp32 alone: an activation that is rounded may choose another expert. test_cuda_experts and ingot verify

@@ -5,7 +5,7 @@
 #include "testing.h"
 
 struct kept_sum {
-    uint64_t codes, bytes; // matrices that stay codes; of all layers' tensors and the head
+    uint64_t codes, bytes, halves; // matrices that stay codes; of all layers' tensors, and if none did
 };
 
 static struct kept_sum count(const struct model *m)
@@ -15,9 +15,20 @@ static struct kept_sum count(const struct model *m)
     for (uint32_t i = 0; i < m->config.n_layers * m->n_places; i++) {
         const struct file_tensor *t = m->layers[i];
         c.bytes += t ? trellis_kept_bytes(t) : 0;
+        c.halves += t ? t->bytes : 0;
         c.codes += t && trellis_kept_format(t) != t->format;
     }
     return c;
+}
+
+// Of the tensors that belong to no layer.
+static uint64_t other_bytes(const struct model *m)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < N_MODEL_WEIGHTS; i++)
+        bytes += m->tensors[i] ? trellis_kept_bytes(m->tensors[i]) : 0;
+    return bytes;
 }
 
 static void open_golden(struct model *m, struct model_file **file, const char *path)
@@ -36,7 +47,6 @@ static void matrices_of_products_stay_codes(void **state)
     (void)state;
     open_golden(&m, &file, SOURCE_DIR "/tests/golden/exl3");
     struct kept_sum codes = count(&m);
-    uint64_t bytes = m.weight_bytes;
     assert_int_equal(codes.codes, 7 * m.config.n_layers);
     for (uint32_t i = 0; i < m.n_places; i++) {
         const struct file_tensor *t = m.layers[i];
@@ -45,41 +55,56 @@ static void matrices_of_products_stay_codes(void **state)
         uint32_t n_in = exl3_padded((uint32_t)t->dims[1]), n_out = exl3_padded((uint32_t)t->dims[0]);
         assert_int_not_equal(exl3_bits(trellis_kept_bytes(t), n_in, n_out), 0);
     }
-    trellis_expand_all(&m);
-    struct kept_sum expanded = count(&m);
-    assert_int_equal(expanded.codes, 0);
-    assert_true(expanded.bytes > codes.bytes); // padded to whole blocks, small matrices gain little
-    assert_true(m.weight_bytes >= bytes + expanded.bytes - codes.bytes); // the head is one, too
-    trellis_expand_all(&m);
-    assert_int_equal(count(&m).bytes, expanded.bytes);
+    assert_true(codes.bytes < codes.halves);
+    assert_int_equal(m.weight_bytes, codes.bytes + other_bytes(&m));
     model_release(&m);
     model_file_close(file);
 }
 
-static void experts_are_read_as_halves(void **state)
+// The stacks of a model with experts, each with its number of codes' bytes or as halves.
+static void check_experts(const char *path, bool codes)
 {
     struct model m;
     struct model_file *file;
+    uint32_t n_stacks = 0;
 
-    (void)state;
-    open_golden(&m, &file, SOURCE_DIR "/tests/golden/exl3-moe");
+    open_golden(&m, &file, path);
     for (uint32_t i = 0; i < m.config.n_layers * m.n_places; i++) {
         const struct file_tensor *t = m.layers[i];
-        if (t && t->n_dims == 3) {
-            assert_int_equal(trellis_kept_format(t), QUANT_F16);
+        if (!t || t->n_dims != 3)
+            continue;
+        uint32_t n_in = exl3_padded((uint32_t)t->dims[2]), n_out = exl3_padded((uint32_t)t->dims[1]);
+        n_stacks++;
+        assert_int_equal(trellis_kept_format(t) != QUANT_F16, codes);
+        if (codes)
+            assert_int_not_equal(exl3_bits(trellis_kept_bytes(t) / t->dims[0], n_in, n_out), 0);
+        else
             assert_int_equal(trellis_kept_bytes(t), t->bytes);
-        }
     }
-    assert_true(count(&m).codes > 0);
+    assert_int_equal(n_stacks, 3 * m.config.n_layers);
+    assert_int_equal(m.weight_bytes, count(&m).bytes + other_bytes(&m));
     model_release(&m);
     model_file_close(file);
+}
+
+static void experts_of_a_kind_alike_stay_codes(void **state)
+{
+    (void)state;
+    check_experts(SOURCE_DIR "/tests/golden/exl3-experts", true);
+}
+
+static void experts_of_a_kind_mixed_are_read_as_halves(void **state)
+{
+    (void)state;
+    check_experts(SOURCE_DIR "/tests/golden/exl3-moe", false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_of_products_stay_codes),
-        cmocka_unit_test(experts_are_read_as_halves),
+        cmocka_unit_test(experts_of_a_kind_alike_stay_codes),
+        cmocka_unit_test(experts_of_a_kind_mixed_are_read_as_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

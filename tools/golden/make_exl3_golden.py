@@ -99,10 +99,14 @@ class Model:
     def norm(self, name, n):
         self.plain(name, 0.5 + self.generator.random(n))
 
-    def matrix(self, name, rows, cols, wide=1.0):
-        bits, codebook = 1 + self.n % 8, CODEBOOKS[self.n // 8 % 3]
+    def kind(self):
+        """Bits and codebook: all pairs in turn."""
+        self.n += 5
+        return 1 + (self.n - 5) % 8, CODEBOOKS[(self.n - 5) // 8 % 3]
+
+    def matrix(self, name, rows, cols, wide=1.0, kind=None):
+        bits, codebook = kind or self.kind()
         n_in, n_out, g = padded(cols), padded(rows), self.generator
-        self.n += 5 # all pairs of bits and codebook in turn
         trellis = g.integers(0, 1 << 16, (n_in // 16, n_out // 16, 16 * bits), np.uint16)
         signs = [g.choice([-1.0, 1.0], n) * (0.8 + 0.4 * g.random(n)) for n in (n_in, n_out)]
         suh = signs[0].astype(np.float16)
@@ -123,16 +127,31 @@ class Model:
             at = f"model.layers.{layer}."
             for part, rows, cols, wide in (("q", n_q, hidden, 1.5), ("k", n_kv, hidden, 1.5), ("v", n_kv, hidden, 1), ("o", hidden, n_q, 1)):
                 self.matrix(f"{at}self_attn.{part}_proj", rows, cols, wide)
-            for name, n in (("self_attn.q_norm", dim), ("self_attn.k_norm", dim), ("input_layernorm", hidden),
-                            ("post_attention_layernorm", hidden)):
+            for name, n in (("self_attn.q_norm", dim), ("self_attn.k_norm", dim)) if self.v.get("head_norm") else ():
                 self.norm(at + name, n)
+            for name in ("input_layernorm", "post_attention_layernorm"):
+                self.norm(at + name, hidden)
             names = self.v["names"][1:] if "num_experts" in c else [f"mlp.{p}_proj" for p in ("gate", "up", "down")]
             wide = c.get("moe_intermediate_size", c["intermediate_size"])
             if "num_experts" in c:
                 self.plain(at + self.v["names"][0], g.standard_normal((c["num_experts"], hidden)) * 2 / hidden ** 0.5)
+            kinds = [self.kind() for _ in names] if self.v.get("uniform") else [None] * 3
             for e in range(c.get("num_experts", 1)):
-                for name, rows, cols in zip(names, (wide, wide, hidden), (hidden, hidden, wide)):
-                    self.matrix(at + name.format(e=e), rows, cols)
+                for name, rows, cols, kind in zip(names, (wide, wide, hidden), (hidden, hidden, wide), kinds):
+                    self.matrix(at + name.format(e=e), rows, cols, kind=kind)
+            if "shared_expert_intermediate_size" in c:
+                self.shared(at, c["shared_expert_intermediate_size"])
+
+    def shared(self, at, wide):
+        """Qwen2's shared expert with its gate, and the biases of its attention."""
+        c, g = self.c, self.generator
+        hidden, dim = c["hidden_size"], c["head_dim"]
+        for part, rows, cols in (("gate", wide, hidden), ("up", wide, hidden), ("down", hidden, wide)):
+            self.matrix(f"{at}mlp.shared_expert.{part}_proj", rows, cols)
+        self.plain(at + "mlp.shared_expert_gate", g.standard_normal((1, hidden)) * 2 / hidden ** 0.5)
+        for part, heads in (("q", "num_attention_heads"), ("k", "num_key_value_heads"), ("v", "num_key_value_heads")):
+            name = f"{at}self_attn.{part}_proj.bias"
+            self.w[name] = self.stored[name] = (g.standard_normal(c[heads] * dim) * 0.3).astype(np.float32)
 
 
 class Dense(Reference):
@@ -148,6 +167,10 @@ VARIANTS = {
     "exl3-moe": (Reference, dict(arch="qwen3moe", head_norm=True, n=37, names=QWEN, config=dict(
         SHARED, model_type="qwen3_moe", hidden_size=56, head_dim=20, intermediate_size=80, moe_intermediate_size=36, num_experts=5,
         num_experts_per_tok=2, norm_topk_prob=True))),
+    # a layer's experts of a kind alike, as quantisers write them: they stay codes, and so does the shared expert
+    "exl3-experts": (Reference, dict(arch="qwen2moe", uniform=True, n=37, names=QWEN, config=dict(
+        SHARED, model_type="qwen2_moe", hidden_size=100, head_dim=36, intermediate_size=80, moe_intermediate_size=36, num_experts=4,
+        num_experts_per_tok=2, shared_expert_intermediate_size=44, norm_topk_prob=False))),
 }
 
 
@@ -187,7 +210,7 @@ def check_facts():
 def main():
     check_facts()
     for i, (name, (kind, v)) in enumerate(VARIANTS.items()):
-        write_model(os.path.join(sys.argv[1], name), v, kind, SEED + i)
+        write_model(os.path.join(sys.argv[1], name), v, kind, v.get("seed", SEED + i))
     write_vectors(sys.argv[2])
 
 

@@ -7,8 +7,6 @@
 #include "engine/flight/flight_run.h"
 #include "engine/kv/kv_state.h"
 #include "models/arch.h"
-#include "models/trellis_tensor.h"
-#include "ops/ops.h"
 
 enum {
     DEFAULT_CONTEXT = 8192,
@@ -64,23 +62,11 @@ static uint32_t choose_rows(const struct engine_loaded *l)
     return rows;
 }
 
-// Where one device has no kernels for codes of trellises, all read them as F16.
-static void choose_codes(struct engine_loaded *l)
-{
-    bool all = true;
-
-    for (uint32_t i = 0; i < l->devices.n; i++)
-        all &= l->devices.at[i]->ops->supports(l->devices.at[i], OP_trellis);
-    if (!all)
-        trellis_expand_all(&l->model);
-}
-
 bool load_sizes_choose(struct engine_loaded *l, struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
     uint32_t most = l->model.config.n_context;
 
-    choose_codes(l);
     if (!within("n_context", o->n_context, 1 << 24, err) ||
         !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
         !within("n_sequences", o->n_sequences, 4096, err) ||

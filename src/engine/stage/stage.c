@@ -14,7 +14,6 @@
 #include "models/draft/draft_layer.h"
 #include "models/mixture.h"
 #include "models/trellis_tensor.h"
-#include "ops/ops.h"
 
 enum { READ_APART = 1 << 18 }; // numbers from which on several threads read them
 
@@ -62,10 +61,10 @@ static void read_all(struct stage *s, const struct file_tensor *t, void *to)
 // Reads into memory what the file does not hold in the needed form. flat: the tensor's shape as a matrix.
 static bool bring(struct stage *s, const struct file_tensor *t, struct file_tensor *flat, struct err *err)
 {
-    enum quant codes = trellis_kept_format(t);
+    bool codes = trellis_kept_format(t) != t->format;
 
-    if (codes != t->format && s->device->ops->supports(s->device, OP_trellis)) {
-        flat->format = codes;
+    if (codes) {
+        flat->format = trellis_kept_format(t);
         flat->bytes = trellis_kept_bytes(t);
     }
     if (t->data || s->device->outlines)
@@ -73,7 +72,7 @@ static bool bring(struct stage *s, const struct file_tensor *t, struct file_tens
     void *numbers = s->joined[s->n_weights] = mem_alloc_aligned(flat->bytes, 64);
     if (!numbers)
         return err_memory(err, "a matrix in the form that is multiplied");
-    if (flat->format != t->format)
+    if (codes)
         trellis_kept_codes(t, numbers);
     else
         read_all(s, t, numbers);

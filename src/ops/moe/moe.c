@@ -3,6 +3,7 @@
 #include <string.h>
 #include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
+#include "ops/trellis/trellis.h"
 
 // What the parts hand on, and a workspace for one part at a time, in the order in which they lie in the
 // operation's own.
@@ -48,7 +49,7 @@ static bool parts_fit(const struct tape *t, const struct moe *m)
 {
     bool own_norm = m->expert_norm != NULL;
 
-    return !tape_limits(t)->invariant && tape_fuses(t, OP_moe) &&
+    return !tape_limits(t)->invariant && tape_fuses(t, OP_moe) && !trellis_multiplies(m->up.gate) &&
            own_norm == (m->up.in.id != m->route.normed.id) &&
            (!m->down.add.id || m->down.add.id == m->route.in.id);
 }
