@@ -18,6 +18,16 @@ static void routers_of_every_rule(void **state)
             experts_shape = routers[i];
             compare("route", &c, record_route);
         }
+    for (uint32_t i = 0; i < 2 * N_ROW_COUNTS; i++) { // as checkpoints have them
+        struct op_shape c = { .format = i % 2 ? QUANT_F16 : QUANT_BF16,
+                              .rows = row_counts[i / 2].rows,
+                              .most_rows = row_counts[i / 2].most,
+                              .n_cols = i % 3 ? 2048 : 322,
+                              .invariant = i % 4 == 3,
+                              .limit = 1e-10 };
+        experts_shape = routers[i % 4];
+        compare("route", &c, record_route);
+    }
     for (uint32_t f = 0; f < N_FORMATS; f++) {
         struct op_shape c = {
             .format = formats[f], .rows = 11, .most_rows = 16, .n_cols = 512, .limit = 1e-10

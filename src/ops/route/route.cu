@@ -15,24 +15,52 @@
 #include "ops/route/route.cuh"
 #include "ops/route/route_cuda.h"
 
-// Rows of the router in F32, four numbers at a time. Rows that the step lacks repeat its last: a loop without
+// Four neighbouring numbers of a router in F32, F16 or BF16, the i-th such.
+template <u32 FORMAT>
+static __device__ __forceinline__ float4 router_four(const struct weight_planes &router, u64 i)
+{
+    if constexpr (FORMAT == QUANT_F32) {
+        return __ldg((const float4 *)router.quants + i);
+    } else {
+        uint2 words = __ldg((const uint2 *)router.quants + i);
+        if constexpr (FORMAT == QUANT_F16) {
+            float2 a = __half22float2(*(__half2 *)&words.x), b = __half22float2(*(__half2 *)&words.y);
+            return make_float4(a.x, a.y, b.x, b.y);
+        } else {
+            return make_float4(__uint_as_float(words.x << 16), __uint_as_float(words.x & 0xffff0000u),
+                               __uint_as_float(words.y << 16), __uint_as_float(words.y & 0xffff0000u));
+        }
+    }
+}
+
+// Rows of such a router, four numbers at a time. Rows that the step lacks repeat its last: a loop without
 // branches has all its loads under way at once.
-template <u32 N>
+template <u32 N, u32 FORMAT>
 static __device__ __forceinline__ void dot_fours(const struct route_params &p, u32 expert, const f32 *x,
                                                  u32 n_rows, f32 (&sums)[ROUTE_TILE_ROWS])
 {
     u32 n = p.args.n_cols / 4;
-    const float4 *weights = (const float4 *)p.router.quants + (u64)expert * n, *at = (const float4 *)x;
+    const float4 *at = (const float4 *)x;
 
 #pragma unroll 4
     for (u32 i = threadIdx.x % 32; i < n; i += 32) {
-        float4 w = __ldg(weights + i);
+        float4 w = router_four<FORMAT>(p.router, (u64)expert * n + i);
 #pragma unroll
         for (u32 r = 0; r < N; r++) {
             float4 v = at[(u64)min(r, n_rows - 1) * n + i];
             sums[r] = fmaf(w.w, v.w, fmaf(w.z, v.z, fmaf(w.y, v.y, fmaf(w.x, v.x, sums[r]))));
         }
     }
+}
+
+template <u32 FORMAT>
+static __device__ __forceinline__ void dot_rows(const struct route_params &p, u32 expert, const f32 *x,
+                                                u32 n_rows, f32 (&sums)[ROUTE_TILE_ROWS])
+{
+    if (n_rows == 1)
+        dot_fours<1, FORMAT>(p, expert, x, 1, sums);
+    else
+        dot_fours<ROUTE_TILE_ROWS, FORMAT>(p, expert, x, n_rows, sums);
 }
 
 // The step's only row to shared memory, normalised; the first block writes it down.
@@ -69,11 +97,13 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     if (expert >= p.args.n_experts || n_rows == 0)
         return;
     const f32 *x = p.in ? (const f32 *)row : p.normed + (u64)first * p.args.n_cols;
-    if (p.router.format == QUANT_F32 && p.args.n_cols % 4 == 0) {
-        if (n_rows == 1)
-            dot_fours<1>(p, expert, x, 1, sums);
-        else
-            dot_fours<ROUTE_TILE_ROWS>(p, expert, x, n_rows, sums);
+    u32 format = p.args.n_cols % 4 == 0 ? p.router.format : N_QUANTS;
+    if (format == QUANT_F32) {
+        dot_rows<QUANT_F32>(p, expert, x, n_rows, sums);
+    } else if (format == QUANT_F16) {
+        dot_rows<QUANT_F16>(p, expert, x, n_rows, sums);
+    } else if (format == QUANT_BF16) {
+        dot_rows<QUANT_BF16>(p, expert, x, n_rows, sums);
     } else {
 #pragma unroll
         for (u32 r = 0; r < ROUTE_TILE_ROWS; r++)
@@ -89,8 +119,8 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     }
 }
 
-// The logits of some rows, a router in F32: eight rows by eight experts a block, whose warps share the
-// columns.
+// The logits of some rows, a router in F32, F16 or BF16: eight rows by eight experts a block, whose warps
+// share the columns.
 enum { TILE = ROUTE_TILE_ROWS, TILE_WARPS = ROUTE_THREADS / 32 };
 
 // Sums v over the warp: lane l has the sums of 2 l and 2 l + 1 in v[0] and v[1].
@@ -108,16 +138,14 @@ static __device__ __forceinline__ void sum_across(f32 (&v)[TILE * TILE])
             }
 }
 
-extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
-    route_logits_tile(const __grid_constant__ struct route_params p)
+template <u32 FORMAT>
+static __device__ __forceinline__ void logits_tile(const struct route_params &p, f32 (*sums)[TILE * TILE])
 {
-    __shared__ f32 sums[TILE_WARPS][TILE * TILE];
     u32 n = p.args.n_cols / 4, n_rows = p.step->n_rows, row = blockIdx.y * TILE, expert = blockIdx.x * TILE,
         lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const float4 *x = (const float4 *)p.normed, *w = (const float4 *)p.router.quants;
+    const float4 *x = (const float4 *)p.normed;
     f32 v[TILE * TILE] = {};
 
-    wait_for_inputs();
     if (row >= n_rows)
         return;
     for (u32 i = threadIdx.x; i < n; i += ROUTE_THREADS) {
@@ -125,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
 #pragma unroll
         for (u32 k = 0; k < TILE; k++) { // missing ones repeat the last
             a[k] = x[(u64)min(row + k, n_rows - 1) * n + i];
-            b[k] = __ldg(w + (u64)min(expert + k, p.args.n_experts - 1) * n + i);
+            b[k] = router_four<FORMAT>(p.router, (u64)min(expert + k, p.args.n_experts - 1) * n + i);
         }
 #pragma unroll
         for (u32 r = 0; r < TILE; r++)
@@ -148,6 +176,20 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     for (u32 i = 0; i < TILE_WARPS; i++)
         sum += sums[i][threadIdx.x];
     p.logits[(u64)r * p.args.n_experts + e] = sum + (p.bias ? p.bias[e] : 0);
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
+    route_logits_tile(const __grid_constant__ struct route_params p)
+{
+    __shared__ f32 sums[TILE_WARPS][TILE * TILE];
+
+    wait_for_inputs();
+    if (p.router.format == QUANT_F32)
+        logits_tile<QUANT_F32>(p, sums);
+    else if (p.router.format == QUANT_F16)
+        logits_tile<QUANT_F16>(p, sums);
+    else
+        logits_tile<QUANT_BF16>(p, sums);
 }
 
 // A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.

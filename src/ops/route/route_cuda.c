@@ -29,8 +29,10 @@ static bool suits_many(const struct cuda_plan *p, const struct route_params *par
 // Eight rows by eight experts a block; a single row takes another kernel, with another order of sums.
 static bool suits_tiles(const struct cuda_plan *p, const struct route_params *params)
 {
-    return p->tape.max_rows > 1 && !p->tape.invariant && params->router.format == QUANT_F32 &&
-           params->args.n_cols % 4 == 0;
+    bool plain = params->router.format == QUANT_F32 || params->router.format == QUANT_F16 ||
+                 params->router.format == QUANT_BF16;
+
+    return p->tape.max_rows > 1 && !p->tape.invariant && plain && params->args.n_cols % 4 == 0;
 }
 
 static void launch_few(struct cuda_plan *p, const struct route_params *params)
