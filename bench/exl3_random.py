@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """exl3_random.py BITS FOLDER [SHAPE] - a folder of safetensors whose matrices are random codes of EXL3, for measuring speed.
 
-SHAPE: layers,width,heads,kv_heads,ffn,vocabulary; without it that of Llama-3.1-8B. The head has 6 bits, the embedding F16, the
+SHAPE: layers,width,heads,kv_heads,ffn,vocabulary; without it that of Llama-3.1-8B. Then perhaps experts,used: a model of Qwen3-MoE's
+kind with heads of 128, whose experts have ffn hidden numbers (Qwen3-30B-A3B: 48,2048,32,4,768,151936,128,8). The head has 6 bits, the embedding F16, the
 codebook is MUL1. Random codes are numbers of deviation 1, and factors of +-0.02 on the outputs make them as large as real weights.
 """
 import json, os, random, struct, sys
 
 
 def tensors_of(shape, bits):
-    layers, width, heads, kv_heads, ffn, vocabulary = shape
-    head_dim = width // heads
+    layers, width, heads, kv_heads, ffn, vocabulary, experts = (shape + [0])[:7]
+    head_dim = 128 if experts else width // heads
     yield "model.embed_tokens.weight", "F16", [vocabulary, width]
     yield "model.norm.weight", "F16", [width]
     yield from matrix("lm_head", width, vocabulary, max(6, bits))
@@ -19,9 +20,15 @@ def tensors_of(shape, bits):
         yield at + "post_attention_layernorm.weight", "F16", [width]
         for name, n_in, n_out in [
             ("self_attn.q_proj", width, heads * head_dim), ("self_attn.k_proj", width, kv_heads * head_dim),
-            ("self_attn.v_proj", width, kv_heads * head_dim), ("self_attn.o_proj", heads * head_dim, width),
-            ("mlp.gate_proj", width, ffn), ("mlp.up_proj", width, ffn), ("mlp.down_proj", ffn, width)]:
+            ("self_attn.v_proj", width, kv_heads * head_dim), ("self_attn.o_proj", heads * head_dim, width)]:
             yield from matrix(at + name, n_in, n_out, bits)
+        if experts:
+            yield at + "self_attn.q_norm.weight", "F16", [head_dim]
+            yield at + "self_attn.k_norm.weight", "F16", [head_dim]
+            yield at + "mlp.gate.weight", "F16", [experts, width]
+        for mlp in [f"mlp.experts.{e}." for e in range(experts)] or ["mlp."]:
+            for name, n_in, n_out in [("gate_proj", width, ffn), ("up_proj", width, ffn), ("down_proj", ffn, width)]:
+                yield from matrix(at + mlp + name, n_in, n_out, bits)
 
 
 def matrix(name, n_in, n_out, bits):
@@ -37,8 +44,12 @@ def content(name, n_bytes, pool, rng):
     if name.endswith(".mul1"):
         return struct.pack("<I", 0x83DCD12D)
     if name.endswith(("suh", "svh")):
-        size = 1.0 if name.endswith("suh") else 0.02
-        return b"".join(half(size * rng.choice((-1, 1))) for _ in range(n_bytes // 2))
+        size, kind = 1.0 if name.endswith("suh") else 0.02, (name[-3:], n_bytes)
+        if kind not in pool:
+            pool[kind] = b"".join(half(size * rng.choice((-1, 1))) for _ in range(n_bytes // 2))
+        return pool[kind]
+    if name.endswith("mlp.gate.weight"):  # otherwise all rows choose the same experts
+        return struct.pack(f"<{n_bytes // 2}e", *(rng.gauss(0, 0.02) for _ in range(n_bytes // 2)))
     if name.endswith("norm.weight"):
         return half(1.0) * (n_bytes // 2)
     if name.endswith("embed_tokens.weight"):  # numbers between 2^-6 and 2^-5 of both signs
@@ -73,12 +84,15 @@ def main():
             part = content(name, end - begin, pool, rng)
             for first in range(begin, end, len(part)):
                 f.write(part[: end - first])
-    layers, width, heads, kv_heads, ffn, vocabulary = shape
+    layers, width, heads, kv_heads, ffn, vocabulary = shape[:6]
     config = {"model_type": "llama", "hidden_act": "silu", "hidden_size": width, "intermediate_size": ffn,
               "max_position_embeddings": 8192, "num_attention_heads": heads, "num_hidden_layers": layers,
               "num_key_value_heads": kv_heads, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "vocab_size": vocabulary,
               "tie_word_embeddings": False, "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2,
               "quantization_config": {"bits": bits, "head_bits": max(6, bits), "codebook": "mul1", "quant_method": "exl3"}}
+    if shape[6:]:
+        config.update({"model_type": "qwen3_moe", "head_dim": 128, "num_experts": shape[6], "num_experts_per_tok": shape[7],
+                       "moe_intermediate_size": ffn, "norm_topk_prob": True})
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(config, f, indent=1)
 
