@@ -167,6 +167,8 @@ void cuda_plan_trellis_experts(struct cuda_plan *p)
     launch_product(&x, TRELLIS_GATE, 2);
     launch_rows(&x, "trellis_experts_hidden", (u64)x.most_entries * (m->n_hidden / EXL3_BLOCK));
     launch_product(&x, TRELLIS_DOWN, 1);
-    launch_rows(&x, "trellis_experts_sum", (u64)p->tape.max_rows * (m->n_in / EXL3_BLOCK));
+    cuda_launch_add(p, "trellis_experts_sum",
+                    (struct cuda_shape){ { m->n_in / EXL3_BLOCK, p->tape.max_rows, 1 }, THREADS, 0 }, m,
+                    sizeof *m);
     p->private_bytes = x.partial - p->private_at + x.partial_numbers * sizeof(f32);
 }

@@ -5,6 +5,7 @@
 // 128; or, exact, fp32 as they are.
 #pragma once
 #include "device/step.h"
+#include "ops/route/route.h"
 #include "ops/trellis_experts/trellis_experts.h"
 
 enum {

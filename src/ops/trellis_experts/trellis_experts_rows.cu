@@ -1,10 +1,9 @@
 // trellis_experts_rows.cu - what surrounds the products with experts' codes; see trellis_experts.h. A warp
 // has 128 numbers, lane l those from 4 l on, and transforms them by shuffles.
 //
-//   trellis_experts_turn    in by gate's and up's factors, transformed: (entries, 2, blocks of n_in)
-//   trellis_experts_hidden  their sums transformed back and activated, then for down: (entries, blocks of
-//   n_hidden) trellis_experts_sum     down's sums transformed back, and a row's slots added: (rows, blocks of
-//   n_in)
+//   trellis_experts_turn    in by gate's and up's factors, transformed
+//   trellis_experts_hidden  their sums transformed back and activated, then transformed for down
+//   trellis_experts_sum     down's sums transformed back, and a row's slots added
 //
 // Bound by memory; no pipelines and no tiles.
 #include "ops/experts/experts_gated.cuh"
@@ -93,6 +92,7 @@ static __device__ __forceinline__ void take_sums(const struct trellis_experts_pa
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         v[i] = 0;
+#pragma unroll 4
     for (u32 s = 0; s < p.n_splits; s++, from += p.split_stride) {
         float4 four = __ldcg((const float4 *)from);
         v[0] += four.x;
@@ -128,31 +128,34 @@ extern "C" __global__ void __launch_bounds__(TRELLIS_EXPERTS_WARPS * 32)
     store_row(p, gate, p.of_down, p.down_scales, entry, block, p.n_hidden);
 }
 
+// A block takes 128 columns of a row, its warps the slots in turn.
 extern "C" __global__ void __launch_bounds__(TRELLIS_EXPERTS_WARPS * 32)
     trellis_experts_sum(const __grid_constant__ struct trellis_experts_params p)
 {
-    u32 blocks = p.n_in / EXL3_BLOCK, block = warp_place() % blocks, row = warp_place() / blocks,
-        first = block * EXL3_BLOCK + (threadIdx.x & 31) * 4;
-    f32 sum[4] = { 0, 0, 0, 0 };
+    __shared__ f32 parts[ROUTE_MAX_SLOTS][EXL3_BLOCK];
+    u32 row = blockIdx.y, first = blockIdx.x * EXL3_BLOCK, lane = threadIdx.x & 31,
+        column = first + threadIdx.x;
 
     wait_for_inputs();
     if (row >= p.step->n_rows)
         return;
     const f32 *weights = p.weights + (u64)row * (p.n_slots + 1);
-    for (u32 s = 0; s < p.n_slots; s++) {
+    for (u32 s = threadIdx.x / 32; s < p.n_slots; s += TRELLIS_EXPERTS_WARPS) {
         u32 entry = row * p.n_slots + s;
-        const u16 *svh = factors_of(p, TRELLIS_DOWN, expert_of(p, entry)) + p.n_hidden;
-        f32 v[4];
-        take_sums(p, entry, p.n_in, first, v);
+        const u16 *svh = factors_of(p, TRELLIS_DOWN, expert_of(p, entry)) + p.n_hidden + first;
+        f32 v[4], weight = weights[s];
+        take_sums(p, entry, p.n_in, first + 4 * lane, v);
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
-            sum[i] += weights[s] * (v[i] * half_at(svh, first + i));
+            parts[s][4 * lane + i] = weight * (v[i] * half_at(svh, 4 * lane + i));
     }
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (first + i < p.n_cols) {
-            u64 at = (u64)row * p.n_cols + first + i;
-            sum[i] += p.shared ? weights[p.n_slots] * p.shared[at] : 0;
-            p.out[at] = (p.add ? p.add[at] : 0) + sum[i];
-        }
+    __syncthreads();
+    if (threadIdx.x >= EXL3_BLOCK || column >= p.n_cols)
+        return;
+    u64 at = (u64)row * p.n_cols + column;
+    f32 sum = 0;
+    for (u32 s = 0; s < p.n_slots; s++)
+        sum += parts[s][threadIdx.x];
+    sum += p.shared ? weights[p.n_slots] * p.shared[at] : 0;
+    p.out[at] = (p.add ? p.add[at] : 0) + sum;
 }
