@@ -146,7 +146,8 @@ static inline void record_experts_down(struct side *s, const struct op_shape *c)
 }
 
 // The whole block. Its input is small beside what the experts add, else their errors would not show in the
-// result; eps is smaller still. c->other: the format of down.
+// result; eps is smaller still. c->other: the format of down. A norm of the experts' own is 1, as trained
+// ones are: gates are then about 0.5, and int8 rows cost 1e-4 and int8 hidden numbers 7e-5 of the result.
 static inline void record_moe(struct side *s, const struct op_shape *c)
 {
     const struct experts_shape *e = &experts_shape;
@@ -168,7 +169,7 @@ static inline void record_moe(struct side *s, const struct op_shape *c)
                               .rule = e->rule,
                               .eps = 1e-20f,
                               .gain = e->gain };
-    m.expert_norm = e->own_norm ? side_router_norm(s, c->n_cols) : NULL;
+    m.expert_norm = e->own_norm ? side_vector(s, c->n_cols) : NULL;
     m.up =
         (struct experts_up){ .out = tape_tensor(s->tape, n_hidden, ROWS_STEP),
                              .in = e->own_norm ? tape_tensor(s->tape, c->n_cols, ROWS_STEP) : m.route.normed,

@@ -126,7 +126,7 @@ static inline void bench_block(enum quant q, unsigned char *block)
         return;
     }
     if (q == QUANT_Q8_16) {
-        float d = (float)(0.5 + (double)(bench_random() % 1000) / 1000) * 0.001f;
+        float d = (float)(0.5 + (double)(bench_random() % 1000) / 1000) * 4e-6f;
         memcpy(block, &d, sizeof d);
         return;
     }

@@ -245,9 +245,39 @@ static void a_bad_number_stays_in_its_row(void **state)
     }
 }
 
+// The blocks that all tests of operations draw: about as large as trained weights, and their mean near 0.
+// Else int8 activations, which are off by 1e-4, seem worse than they are: a common sign adds up to sums that
+// cancel.
+static void random_blocks_are_like_trained_weights(void **state)
+{
+    (void)state;
+    for (uint32_t q = 0; q < N_WEIGHT_QUANTS; q++) {
+        const struct quant_info *info = quant_info(q);
+        unsigned char block[512];
+        float numbers[256];
+        double sum = 0, squares = 0, n = 0;
+        if (info->block_elements == 1)
+            continue;
+        bench_seed(3);
+        for (uint32_t k = 0; k < 1000; k++) {
+            bench_block(q, block);
+            quant_read(&(struct quant_rows){ q, block, info->block_elements }, 0, numbers,
+                       info->block_elements);
+            for (uint32_t i = 0; i < info->block_elements; i++, n++) {
+                sum += numbers[i];
+                squares += (double)numbers[i] * numbers[i];
+            }
+        }
+        double rms = sqrt(squares / n);
+        if (!(rms > 0.01 && rms < 0.1 && fabs(sum / n) < 0.2 * rms))
+            fail_msg("%s: blocks of rms %.3g, mean %.3g", info->name, rms, sum / n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_blocks_are_like_trained_weights),
         cmocka_unit_test(every_format_is_close_to_the_plain_loop),
         cmocka_unit_test(ragged_columns_bias_and_residual),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
