@@ -18,10 +18,11 @@ static __device__ __forceinline__ u32 order_key(f32 v)
 
 // A warp chooses: the largest keys in turn, ties to the lowest expert. Returns slot j's expert to lane j.
 // keys: of a lane's experts, which are those with its number, 32 more, and so on.
-template <u32 N> static __device__ __forceinline__ u32 choose(u32 (&keys)[N], u32 n_slots)
+template <u32 N> static __device__ __forceinline__ u32 choose_with_ties(u32 (&keys)[N], u32 n_slots)
 {
     u32 lane = threadIdx.x & 31, chosen = 0;
 
+#pragma unroll 1
     for (u32 slot = 0; slot < n_slots; slot++) {
         u32 top = 0, expert = ~0u;
 #pragma unroll
@@ -38,6 +39,45 @@ template <u32 N> static __device__ __forceinline__ u32 choose(u32 (&keys)[N], u3
         chosen = lane == slot ? expert : chosen;
     }
     return chosen;
+}
+
+// The same. Where no two of the largest keys are alike a slot takes one maximum over the lanes, whose own
+// keys are sorted.
+template <u32 N> static __device__ __forceinline__ u32 choose(u32 (&keys)[N], u32 n_slots)
+{
+    u32 lane = threadIdx.x & 31, chosen = 0, sorted[N], expert[N];
+    bool tied = false;
+
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+        sorted[i] = keys[i];
+        expert[i] = i * 32 + lane;
+    }
+#pragma unroll
+    for (u32 end = N - 1; end > 0; end--)
+#pragma unroll
+        for (u32 i = 0; i < end; i++) {
+            bool swap = sorted[i] < sorted[i + 1];
+            u32 key = sorted[i], id = expert[i];
+            sorted[i] = swap ? sorted[i + 1] : key;
+            expert[i] = swap ? expert[i + 1] : id;
+            sorted[i + 1] = swap ? key : sorted[i + 1];
+            expert[i + 1] = swap ? id : expert[i + 1];
+        }
+#pragma unroll 1
+    for (u32 slot = 0; slot < n_slots; slot++) {
+        bool mine = sorted[0] == __reduce_max_sync(~0u, sorted[0]);
+        u32 owners = __ballot_sync(~0u, mine), id = __shfl_sync(~0u, expert[0], __ffs(owners) - 1);
+        tied = tied || (owners & (owners - 1));
+        chosen = lane == slot ? id : chosen;
+#pragma unroll
+        for (u32 i = 0; i + 1 < N; i++) {
+            sorted[i] = mine ? sorted[i + 1] : sorted[i];
+            expert[i] = mine ? expert[i + 1] : expert[i];
+        }
+        sorted[N - 1] = mine ? 0 : sorted[N - 1];
+    }
+    return tied ? choose_with_ties(keys, n_slots) : chosen;
 }
 
 // Lane j's weight, of n.
