@@ -215,9 +215,7 @@ struct tensor mixture_sum(struct tape *t, const struct model_stage *s, uint32_t 
     m.up.in = tape_tensor(t, x.n_cols, ROWS_STEP);
     m.down.add = (struct tensor){ 0 };
     m.down.out = block_rank_tensor(t, s, x.n_cols);
-    // Not op_moe: its kernels for such a norm have not been seen right on a GPU yet (moe_cuda.c, moe_suits).
-    record_parts(t, &m, l);
-    block_rank_sum(t, s, m.down.out);
+    record(t, s, &m, l);
     return m.down.out;
 }
 

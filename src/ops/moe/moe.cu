@@ -5,12 +5,12 @@
 //
 //   block b: its part of the shared expert's weights is requested
 //            its rows of the router         -> logits --+
-//            all logits, the choice       <-------------+   every block ranks for itself
-//            its part of gate and up        -> hidden --+   weights by bulk copies, all requested at once
+//            all logits, the choice       <-------------+   every block chooses for itself
+//            its part of gate and up        -> hidden --+   weights by bulk copies
 //            all hidden numbers           <-------------+
 //            its columns of down, over all slots, + in  ->  out
 //
-//   grid: one block an SM, all of which run at once; block: 16 warps, one pair or column each
+//   grid: one block an SM, all of which run at once; block: 16 warps, a pair each, and two columns for two
 //
 // Pipeline: gate and up come in rounds of 16 pairs, down by slots. Where shared memory holds all of a block's
 // weights, all are requested when the ids are known; else rounds take turns, and the last warp to leave a
@@ -20,9 +20,10 @@
 // numbers as bf16. The last block to read them makes them zero again.
 // Waiting ends only because all blocks run at once: moe_cuda.c launches no more than there are SMs, each
 // takes one, and later launches begin when all have begun.
-// Activations are int8 with a scale for each 32, packed by every block for itself; the router is fp32. A
-// column's sum is taken by one warp, lane l over blocks l, l + 32, ... of all slots' hidden numbers in a row:
-// its order depends on the shape alone.
+// Activations are int8 with a scale for each 32, packed by every block for itself; the router is fp32. Hidden
+// numbers are exchanged times their slot's weight. A column's sum is taken by two warps, lane l of them over
+// blocks l, l + 64, ... and l + 32, l + 96, ... of all slots' hidden numbers in a row: its order depends on
+// the shape alone.
 #include "ops/moe/moe.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // bulk copies
@@ -34,6 +35,7 @@ struct moe_state {
     union {
         u32 keys[MOE_MOST_EXPERTS];                      // order of the experts; 0: none
         float2 pairs[MOE_MOST_ROUNDS * MOE_ROUND_PAIRS]; // sums, when the choice is made
+        f32 columns[2][MOE_MOST_COLUMNS];                // sums of down, by halves
     };
     f32 logits[MOE_MOST_EXPERTS + 1];
     alignas(16) f32 sums[1 + MOST_OWN][WARPS]; // squares, then products with the block's rows of the router
@@ -78,106 +80,97 @@ static __device__ __forceinline__ uint4 load_word(const uint4 *at)
 
 // --- weights ---
 
-// F: the format of gate and up; G: of down.
+// F: the format of gate and up; G: of down. A block's rounds: the shared expert's, then the slots'.
 template <u32 F, u32 G> struct block_weights {
     const struct moe_params &p;
     struct moe_state &s;
     u8 *shared;
-    struct span shared_pairs, pairs, columns;
-    u32 n_rounds; // that this block has
-    u32 slot, at; // of the first pair
+    struct span of_shared, of_slots, columns;
+    u32 n_rounds, slot, at; // the first of the slots' rounds: at * 16 pairs into a slot
 
     __device__ __forceinline__ block_weights(const struct moe_params &p, struct moe_state &s, u8 *shared)
         : p(p), s(s), shared(shared)
     {
-        shared_pairs = groups_of(p.shared_groups, p.more_shared);
-        pairs = groups_of(p.pair_groups, p.more_pairs);
-        n_rounds = p.shared_rounds + (pairs.n + MOE_ROUND_PAIRS - 1) / MOE_ROUND_PAIRS;
-        slot = pairs.first / p.n_ffn;
-        at = pairs.first - slot * p.n_ffn;
+        of_shared = span_of(p.shared_rounds, p.more_shared, gridDim.x - 1 - blockIdx.x);
+        of_slots = span_of(p.rounds, p.more_rounds, blockIdx.x);
         columns = groups_of(p.column_groups, p.more_columns);
+        n_rounds = of_shared.n + of_slots.n;
+        slot = of_slots.first / p.slot_rounds;
+        at = of_slots.first - slot * p.slot_rounds;
     }
     __device__ __forceinline__ u32 full(u32 i) const
     {
         return shared_address(&s.full[i]);
     }
-    __device__ __forceinline__ u8 *stage(u32 i) const
+    __device__ __forceinline__ u32 stage(u32 i) const
     {
-        return shared + i % p.at.n_stages * p.at.stage_bytes;
+        return shared_address(shared) + (p.at.turns ? i % p.at.n_stages : i) * p.at.stage_bytes;
     }
-    __device__ __forceinline__ u8 *slot_at(u32 j) const
+    __device__ __forceinline__ u32 slot_at(u32 j) const
     {
-        u32 own = p.at.own_slots;
-        return shared + (j < own ? p.at.own_at + j * p.at.slot_bytes : (j - own) * p.at.slot_bytes);
-    }
-    __device__ __forceinline__ u32
-    round_pairs(u32 i) const // of the shared expert's rounds the last may be empty
-    {
-        bool shared = i < p.shared_rounds;
-        u32 n = shared ? shared_pairs.n : pairs.n,
-            before = (shared ? i : i - p.shared_rounds) * MOE_ROUND_PAIRS;
-        return min(n - min(n, before), (u32)MOE_ROUND_PAIRS);
+        return j * p.at.slot_bytes + (j < p.at.own_slots ? p.at.own_at : p.at.others_at);
     }
     // One thread, before any wait. The shared expert's weights are requested: they depend on nothing.
-    __device__ __forceinline__ void begin() const
+    __device__ __forceinline__ void begin(u32 n_rows) const
     {
+#pragma unroll 1
         for (u32 i = 0; i <= p.n_rounds; i++)
             barrier_begin(full(i), 1);
         show_barriers();
+#pragma unroll 1
         for (u32 i = 0; i < n_rounds; i++)
-            expect_bytes(full(i), 2 * p.up.all * round_pairs(i));
+            expect_bytes(full(i), 2 * p.up.all * MOE_ROUND_PAIRS);
         expect_bytes(full(p.n_rounds),
                      (p.route.n_slots * p.down.all + (p.n_shared ? p.shared_down.all : 0)) * columns.n);
-        if (p.step->n_rows == 0 || p.n_shared == 0)
+        if (n_rows == 0 || p.n_shared == 0)
             return;
-        for (u32 i = 0; i < min(p.shared_rounds, p.at.n_stages); i++)
-            for (u32 part = 0; part < 4; part++)
-                copy_part(i, part, 0);
+#pragma unroll 1
+        for (u32 k = 0; k < 4 * min(of_shared.n, p.at.n_stages); k++)
+            copy_part(k / 4, k % 4, 0);
         if (columns.n > 0)
-            copy_columns(p.shared_down, p.w_shared_down, columns.first, shared + p.at.shared_at);
+            copy_columns(p.shared_down, p.w_shared_down, columns.first, p.at.shared_at);
     }
     __device__ __forceinline__ void copy_columns(const struct moe_rows &r, const struct weight_planes &w,
-                                                 u32 first, const u8 *to) const
+                                                 u32 first, u32 to) const
     {
-        copy_plane(r, w.quants, 0, first, columns.n, shared_address(to), 0, full(p.n_rounds));
-        copy_rest<G>(r, w, first, columns.n, shared_address(to), 0, full(p.n_rounds));
+        to += shared_address(shared);
+        copy_plane(r, w.quants, 0, first, columns.n, to, 0, full(p.n_rounds));
+        copy_rest<G>(r, w, first, columns.n, to, 0, full(p.n_rounds));
     }
-    // One lane, a part of round i: gate's (0, 2) or up's (1, 3) quants (0, 1) or other planes (2, 3). half:
-    // the pairs of the round's first slot, or those of the next one, if it has some.
-    __device__ __forceinline__ void copy_part(u32 i, u32 part, u32 half) const
+    // One lane, a part of round i: gate's (0, 2) or up's (1, 3) quants (0, 1) or other planes (2, 3). row: of
+    // the slots' matrices.
+    __device__ __forceinline__ void copy_part(u32 i, u32 part, u32 row) const
     {
-        bool shared = i < p.shared_rounds;
-        const struct weight_planes &w = shared     ? part & 1 ? p.w_shared_up : p.w_shared_gate
+        bool is_shared = i < of_shared.n;
+        const struct weight_planes &w = is_shared  ? part & 1 ? p.w_shared_up : p.w_shared_gate
                                         : part & 1 ? p.w_up
                                                    : p.w_gate;
-        u32 n = round_pairs(i), to = shared_address(stage(i)) + (part & 1) * (p.at.stage_bytes / 2), skip = 0,
-            first = shared_pairs.first + i * MOE_ROUND_PAIRS;
-        if (!shared) {
-            u32 slot = this->slot, at = this->at + (i - p.shared_rounds) * MOE_ROUND_PAIRS;
-            for (; at >= p.n_ffn; slot++)
-                at -= p.n_ffn;
-            u32 before = min(n, p.n_ffn - at);
-            skip = half ? before : 0;
-            n = half ? n - before : before;
-            first = n > 0 ? s.ids[slot + half] * p.n_ffn + (half ? 0 : at) : 0;
-        } else if (half) {
-            return;
-        }
-        if (n == 0)
-            return;
+        u32 to = stage(i) + (part & 1) * (p.at.stage_bytes / 2);
+        if (is_shared)
+            row = (of_shared.first + i) * MOE_ROUND_PAIRS;
         if (part < 2)
-            copy_plane(p.up, w.quants, 0, first, n, to, skip, full(i));
+            copy_plane(p.up, w.quants, 0, row, MOE_ROUND_PAIRS, to, 0, full(i));
         else
-            copy_rest<F>(p.up, w, first, n, to, skip, full(i));
+            copy_rest<F>(p.up, w, row, MOE_ROUND_PAIRS, to, 0, full(i));
     }
-    // Of the slots' rounds that have places, a warp a part each: four warps a round.
-    __device__ __forceinline__ void copy_rounds() const
+    // A warp: a part of the slots' rounds that have places, one after the other: requested all at once by
+    // more warps, all come late (measured: bench/results/2026-11-28-h200-experts.md). id: in lane j, slot
+    // j's.
+    __device__ __forceinline__ void copy_rounds(u32 part, u32 id) const
     {
-        u32 lane = threadIdx.x & 31, part = threadIdx.x / 32 % 4;
-        if (lane < 2)
-            for (u32 i = p.shared_rounds + threadIdx.x / 128; i < min(n_rounds, p.at.n_stages);
-                 i += WARPS / 4)
-                copy_part(i, part, lane);
+        u32 slot = this->slot, at = this->at;
+
+#pragma unroll 1
+        for (u32 i = of_shared.n; i < min(n_rounds, p.at.n_stages); i++) {
+            u32 row = __shfl_sync(~0u, id, slot) * p.n_ffn + at * MOE_ROUND_PAIRS;
+            if (elect_one())
+                copy_part(i, part, row);
+            at++;
+            if (at == p.slot_rounds) {
+                at = 0;
+                slot++;
+            }
+        }
     }
     // A slot's columns of down, by one lane.
     __device__ __forceinline__ void copy_slot(u32 slot) const
@@ -189,19 +182,18 @@ template <u32 F, u32 G> struct block_weights {
     // block's gate and up are what all wait for.
     __device__ __forceinline__ void copy_own_slots() const
     {
-        if ((threadIdx.x & 31) == 0)
-            for (u32 slot = threadIdx.x / 32; slot < p.at.own_slots; slot += WARPS)
+#pragma unroll 1
+        for (u32 slot = threadIdx.x / 32; slot < p.at.own_slots; slot += WARPS)
+            if (elect_one())
                 copy_slot(slot);
     }
-    // A warp has multiplied round i. The last one requests what comes to its place.
+    // Where rounds have places in turn: a warp has multiplied round i. The last one requests what comes next.
     __device__ __forceinline__ void leave_round(u32 i) const
     {
         u32 lane = threadIdx.x & 31, left = 0, next = i + p.at.n_stages,
             first = i > 0 ? p.at.free_slots[i - 1] : 0,
             last = i == n_rounds - 1 ? p.route.n_slots - p.at.own_slots : p.at.free_slots[i];
 
-        if (p.at.n_stages == p.n_rounds && last == first)
-            return;
         __syncwarp();
         if (lane == 0) {
             __threadfence_block();
@@ -210,8 +202,13 @@ template <u32 F, u32 G> struct block_weights {
         if (__shfl_sync(~0u, left, 0) != WARPS - 1)
             return;
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        if (next < n_rounds && lane < 8)
-            copy_part(next, lane / 2, lane & 1);
+        if (next < n_rounds && lane < 4) {
+            u32 round = at + next - of_shared.n, skipped = round / p.slot_rounds;
+            u32 row = next < of_shared.n ? 0
+                                         : s.ids[slot + skipped] * p.n_ffn +
+                                               (round - skipped * p.slot_rounds) * MOE_ROUND_PAIRS;
+            copy_part(next, lane, row);
+        }
         for (u32 j = first + lane; j < last; j += 32)
             copy_slot(p.at.own_slots + j);
     }
@@ -326,42 +323,58 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
     return __syncthreads_or(bad);
 }
 
-// A warp.
+// A warp. Lane j: the expert of slot j; of a bad row the first ones.
 template <u32 N>
-static __device__ __forceinline__ void choose_slots(const struct moe_params &p, struct moe_state &s, bool bad)
+static __device__ __forceinline__ u32 choose_slots(const struct moe_params &p, const struct moe_state &s)
 {
     u32 lane = threadIdx.x & 31, keys[N];
 
 #pragma unroll
     for (u32 i = 0; i < N; i++)
         keys[i] = i * 32 + lane < p.route.n_experts ? s.keys[i * 32 + lane] : 0;
-    u32 id = bad ? lane : choose(keys, p.route.n_slots);
-    if (lane < p.route.n_slots)
-        s.ids[lane] = id;
+    return choose(keys, p.route.n_slots);
 }
 
 // A warp: the slots' weights, and the shared expert's.
-static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, struct moe_state &s, bool bad)
+static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, struct moe_state &s, u32 id,
+                                                   bool bad)
 {
     u32 lane = threadIdx.x & 31, n = p.route.n_slots;
     f32 top = -INFINITY, sum = 0;
 
     if (p.route.rule.scores == ROUTE_SOFTMAX) {
+#pragma unroll 1
         for (u32 e = lane; e < p.route.n_experts; e += 32)
             top = fmaxf(top, s.logits[e]);
         top = warp_max(top);
+#pragma unroll 1
         for (u32 e = lane; e < p.route.n_experts; e += 32)
             sum += expf(s.logits[e] - top);
         sum = warp_sum(sum);
     }
-    u32 id = lane < n ? s.ids[lane] : 0;
-    f32 weight = slot_weight(p, id, s.logits[id], top, sum);
+    f32 weight = slot_weight(p, id, s.logits[lane < n ? id : 0], top, sum);
     if (lane < n)
         s.weights[lane] = bad ? NOT_A_NUMBER : weight;
     if (lane == 0)
         s.weights[n] = bad ? NOT_A_NUMBER : shared_weight(p, s.logits);
     if (blockIdx.x == 0 && lane < n)
-        p.ids[lane] = (f32)s.ids[lane];
+        p.ids[lane] = (f32)id;
+}
+
+// The first four warps choose, each for itself, and request a part of the rounds each.
+template <u32 F, u32 G>
+static __device__ __forceinline__ void choose_and_request(const struct block_weights<F, G> &w, bool bad)
+{
+    const struct moe_params &p = w.p;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, id = lane;
+
+    if (!bad)
+        id = p.route.n_experts <= 128 ? choose_slots<4>(p, w.s) : choose_slots<8>(p, w.s);
+    w.copy_rounds(warp, id);
+    if (warp == 0 && lane < p.route.n_slots)
+        w.s.ids[lane] = id;
+    if (warp == 3)
+        weigh_slots(p, w.s, id, bad);
 }
 
 // --- the products ---
@@ -385,64 +398,64 @@ static __device__ __forceinline__ void gate_and_up(const struct block_weights<F,
                                                    const struct row_int8 &x)
 {
     const struct moe_params &p = w.p;
-    u32 warp = threadIdx.x / 32;
+    u32 warp = threadIdx.x / 32, end = p.at.n_stages * p.at.stage_bytes, at = 0;
 
 #pragma unroll 1
     for (u32 i = 0; i < w.n_rounds; i++) {
-        const u8 *at = w.stage(i);
         wait_for_stage(w.full(i), 0);
         if (i == w.n_rounds - 1)
             w.copy_own_slots();
-        if (warp < w.round_pairs(i)) {
-            const struct plane_pointers rows[2] = { row_of(p.up, at, warp),
-                                                    row_of(p.up, at + p.at.stage_bytes / 2, warp) };
-            f32 sums[2] = {};
-            dot_rows<F>(rows, x, p.route.n_cols / 32, sums);
-            f32 sum = sum_both(sums[0], sums[1]);
-            if ((threadIdx.x & 15) == 0)
-                ((f32 *)w.s.pairs)[(i * MOE_ROUND_PAIRS + warp) * 2 + (threadIdx.x & 31) / 16] = sum;
-        }
-        w.leave_round(i);
+        const struct plane_pointers rows[2] = { row_of(p.up, w.shared + at, warp),
+                                                row_of(p.up, w.shared + at + p.at.stage_bytes / 2, warp) };
+        f32 sums[2] = {};
+        dot_rows<F>(rows, x, p.route.n_cols / 32, sums);
+        f32 sum = sum_both(sums[0], sums[1]);
+        if ((threadIdx.x & 15) == 0)
+            ((f32 *)w.s.pairs)[(i * MOE_ROUND_PAIRS + warp) * 2 + (threadIdx.x & 31) / 16] = sum;
+        if (p.at.turns)
+            w.leave_round(i);
+        at += p.at.stage_bytes;
+        at = at == end ? 0 : at;
     }
 }
 
 // A thread's hidden number.
 struct hidden_number {
-    u32 at; // of all, if it exists
+    u32 at, slot; // of all, if it exists; the shared expert's slot is behind the others
     bool exists;
     f32 bias[2]; // of gate and up
 
     template <u32 F, u32 G> __device__ __forceinline__ void begin(const struct block_weights<F, G> &w)
     {
         const struct moe_params &p = w.p;
-        u32 n_shared = p.shared_rounds * MOE_ROUND_PAIRS, i = threadIdx.x - n_shared;
-        bool shared = threadIdx.x < n_shared;
+        u32 i = threadIdx.x / MOE_ROUND_PAIRS;
+        bool is_shared = i < w.of_shared.n;
 
-        if (shared)
-            i = threadIdx.x;
-        exists = i < (shared ? w.shared_pairs.n : w.pairs.n);
-        at = i + (shared ? p.route.n_slots * p.n_ffn + w.shared_pairs.first : w.pairs.first);
+        exists = i < w.n_rounds;
+        at = threadIdx.x + MOE_ROUND_PAIRS * (is_shared ? p.route.n_slots * p.slot_rounds + w.of_shared.first
+                                                        : w.of_slots.first - w.of_shared.n);
+        slot = is_shared ? p.route.n_slots : at / p.n_ffn;
         bias[0] = bias[1] = 0;
-        if (!exists || shared || !p.gate_bias)
+        if (!exists || is_shared || !p.gate_bias)
             return;
-        u32 slot = at / p.n_ffn;
         u64 row = (u64)w.s.ids[slot] * p.n_ffn + at - slot * p.n_ffn;
         bias[0] = p.gate_bias[row];
         bias[1] = p.up_bias[row];
     }
 };
 
-// The block's hidden numbers, a thread each; two neighbours make a word.
+// The block's hidden numbers, times their slot's weight, a thread each; two neighbours make a word.
 static __device__ __forceinline__ void publish_hidden(const struct moe_params &p, const struct moe_state &s,
                                                       const struct hidden_number &h)
 {
-    if (threadIdx.x >= (p.n_rounds * MOE_ROUND_PAIRS + 31) / 32 * 32)
+    if (!__any_sync(~0u, h.exists))
         return;
     f32 factor = s.factor;
     float2 sums = h.exists ? s.pairs[threadIdx.x] : make_float2(0, 0);
+    f32 weight = h.exists ? s.weights[h.slot] : 0;
     f32 v = experts_gated(p.activation, p.limit, fmaf(sums.x, factor, h.bias[0]),
                           fmaf(sums.y, factor, h.bias[1]));
-    u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v)), next;
+    u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v * weight)), next;
 
     bits = bits ? bits : 0x8000;
     next = __shfl_down_sync(~0u, bits, 1);
@@ -478,50 +491,100 @@ static __device__ __forceinline__ void take_hidden(const struct moe_params &p, c
     }
 }
 
-// One warp a column.
+// Every `step`-th block of 32 of all slots' in a row, from the first on.
+struct lane_blocks {
+    u32 slot, block, slots, blocks, n; // now; of a step; blocks of a slot
+
+    __device__ __forceinline__ lane_blocks(u32 n, u32 first, u32 step)
+        : slot(0), block(first), slots(0), blocks(step), n(n)
+    {
+        for (; blocks >= n; slots++)
+            blocks -= n;
+        for (; block >= n; slot++)
+            block -= n;
+    }
+    __device__ __forceinline__ void next()
+    {
+        slot += slots;
+        block += blocks;
+        if (block >= n) {
+            block -= n;
+            slot++;
+        }
+    }
+};
+
+// Two warps have two columns: one the blocks l, l + 64, ... of lane l, the other those between. The slots'
+// weights are in the hidden numbers.
+template <u32 F, u32 G> struct down_part {
+    const struct block_weights<F, G> &w;
+    const struct row_int8 &h;
+    u32 first; // block of this lane
+
+    __device__ __forceinline__ void add(const struct plane_pointers (&rows)[2], u32 block, u32 at,
+                                        f32 (&sums)[2]) const
+    {
+        struct facing<G> f = face<G>(h, at);
+        sums[0] = dot_block<G>(block_at<G, false>(rows[0], block), f, sums[0]);
+        sums[1] = dot_block<G>(block_at<G, false>(rows[1], block), f, sums[1]);
+    }
+    __device__ __forceinline__ void multiply(u32 c, f32 (&sums)[2]) const
+    {
+        const struct moe_params &p = w.p;
+        u32 n_routed = p.route.n_slots * (p.n_ffn / 32);
+        struct lane_blocks b(p.n_ffn / 32, first, 64);
+
+        wait_for_stage(w.full(p.n_rounds), 0);
+#pragma unroll 1
+        for (u32 at = first; at < n_routed; at += 64, b.next()) {
+            const u8 *slot = w.shared + w.slot_at(b.slot);
+            add({ row_of(p.down, slot, c), row_of(p.down, slot, c + 1) }, b.block, at, sums);
+        }
+        const u8 *shared = w.shared + p.at.shared_at;
+#pragma unroll 1
+        for (u32 at = first; at < p.n_shared / 32; at += 64)
+            add({ row_of(p.shared_down, shared, c), row_of(p.shared_down, shared, c + 1) }, at, n_routed + at,
+                sums);
+    }
+};
+
 template <u32 F, u32 G>
 static __device__ __forceinline__ void down_columns(const struct block_weights<F, G> &w,
                                                     const struct row_int8 &h)
 {
     const struct moe_params &p = w.p;
-    u32 lane = threadIdx.x & 31, n_blocks = p.n_ffn / 32, slots = 32 / n_blocks,
-        blocks = 32 - slots * n_blocks, n_slots = p.route.n_slots, n_routed = n_slots * n_blocks;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, half = warp % 2,
+        column = w.columns.first + threadIdx.x;
+    bool has_column = threadIdx.x < w.columns.n;
+    struct down_part<F, G> part = {
+        w, h, lane + 32 * half
+    };
+    f32 in = p.adds && has_column ? p.in[column] : 0;
 
-    for (u32 c = threadIdx.x / 32; c < w.columns.n; c += WARPS) {
-        u32 slot = lane / n_blocks, block = lane - slot * n_blocks, column = w.columns.first + c;
-        f32 in = p.adds ? p.in[column] : 0, sum = 0, shared = 0,
-            bias =
-                p.down_bias && lane < n_slots ? p.down_bias[(u64)w.s.ids[lane] * p.route.n_cols + column] : 0;
-        wait_for_stage(w.full(p.n_rounds), 0);
-#pragma unroll 2
-        for (u32 at = lane; at < n_routed; at += 32) {
-            struct plane_pointers row = row_of(p.down, w.slot_at(slot), c);
-            f32 part = dot_block<G>(block_at<G, false>(row, block), face<G>(h, at), 0);
-            sum = fmaf(w.s.weights[slot], part, sum);
-            slot += slots;
-            block += blocks;
-            if (block >= n_blocks) {
-                block -= n_blocks;
-                slot++;
-            }
+#pragma unroll 1
+    for (u32 c = warp / 2 * 2; c < w.columns.n; c += WARPS) {
+        f32 sums[2] = {};
+        if (p.down_bias && half == 0 && lane < p.route.n_slots) {
+            const f32 *bias = p.down_bias + (u64)w.s.ids[lane] * p.route.n_cols + w.columns.first + c;
+            sums[0] = w.s.weights[lane] * bias[0];
+            sums[1] = w.s.weights[lane] * bias[1];
         }
-        struct plane_pointers row = row_of(p.shared_down, w.shared + p.at.shared_at, c);
-#pragma unroll 2
-        for (u32 at = lane; at < p.n_shared / 32; at += 32)
-            shared = dot_block<G>(block_at<G, false>(row, at), face<G>(h, n_routed + at), shared);
-        sum = fmaf(w.s.weights[n_slots], shared, sum);
-        if (lane < n_slots)
-            sum = fmaf(w.s.weights[lane], bias, sum);
-        sum = warp_sum(sum);
-        if (lane == 0)
-            p.out[column] = in + sum;
+        part.multiply(c, sums);
+        f32 sum = sum_both(sums[0], sums[1]);
+        if (lane % 16 == 0)
+            w.s.columns[half][c + lane / 16] = sum;
     }
+    __syncthreads();
+    if (has_column)
+        p.out[column] = in + (w.s.columns[0][threadIdx.x] + w.s.columns[1][threadIdx.x]);
 }
 
 static __device__ __forceinline__ void make_zero(const struct moe_params &p)
 {
+#pragma unroll 1
     for (u32 i = threadIdx.x; i < p.n_logits; i += MOE_THREADS)
         p.logits[i * MOE_LOGIT_WORDS] = 0;
+#pragma unroll 1
     for (u32 i = threadIdx.x; i < p.n_hidden / 8; i += MOE_THREADS)
         ((uint4 *)p.hidden)[i] = make_uint4(0, 0, 0, 0);
     if (threadIdx.x == 0)
@@ -537,16 +600,16 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
     struct row_int8 h = row_int8_at(moe_shared + p.at.hidden_at, p.n_hidden / 32);
     struct router_part router;
     struct hidden_number number;
-    u32 warp = threadIdx.x / 32, arrived = 0;
+    u32 warp = threadIdx.x / 32, n_rows = p.step->n_rows, arrived = 0;
 
     router.begin(p);
     if (threadIdx.x < MOE_MOST_ROUNDS)
         s.left[threadIdx.x] = 0;
-    if (threadIdx.x == MOE_THREADS - 1)
-        w.begin();
+    if (warp == WARPS - 1 && elect_one())
+        w.begin(n_rows);
     wait_before_next();
     let_next_begin();
-    if (p.step->n_rows == 0)
+    if (n_rows == 0)
         return;
     router.multiply(p, s);
     __syncthreads();
@@ -554,15 +617,10 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
         publish_logits(p, s, router.n_own);
     router.pack(x); // while the logits travel
     bool bad = take_logits(p, s);
-    if (warp == 0 && p.route.n_experts <= 128)
-        choose_slots<4>(p, s, bad);
-    else if (warp == 0)
-        choose_slots<8>(p, s, bad);
+    if (warp < 4)
+        choose_and_request(w, bad);
     __syncthreads();
-    w.copy_rounds();
     number.begin(w);
-    if (warp == WARPS - 1)
-        weigh_slots(p, s, bad);
     gate_and_up(w, x);
     __syncthreads();
     publish_hidden(p, s, number);
@@ -578,9 +636,8 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
         make_zero(p);
 }
 
-// As few registers as two blocks on an SM could have: launches before and after are beside it.
 #define MOE_ROW_OF(name, F, G)                                      \
-    extern "C" __global__ void __launch_bounds__(MOE_THREADS, 2)    \
+    extern "C" __global__ void __launch_bounds__(MOE_THREADS, 1)    \
         moe_row_##name(const __grid_constant__ struct moe_params p) \
     {                                                               \
         moe_row<F, G>(p);                                           \

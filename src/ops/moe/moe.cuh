@@ -18,10 +18,14 @@ struct span {
     u32 first, n;
 };
 
+static __device__ __forceinline__ struct span span_of(u32 each, u32 more, u32 block)
+{
+    return { each * block + min(block, more), each + (block < more) };
+}
 static __device__ __forceinline__ struct span groups_of(u32 each, u32 more)
 {
-    u32 first = each * blockIdx.x + min(blockIdx.x, more), n = each + (blockIdx.x < more);
-    return { first * MOE_GROUP, n * MOE_GROUP };
+    struct span groups = span_of(each, more, blockIdx.x);
+    return { groups.first * MOE_GROUP, groups.n * MOE_GROUP };
 }
 
 // --- the choice ---

@@ -43,25 +43,12 @@ static bool formats_suit(const struct cuda_plan *p)
              cuda_weight(p, MOE_SHARED_DOWN)->format == down));
 }
 
-// Forms that moe_row and the kernels for few rows have, but that were not seen right on a GPU to the end: a
-// norm of the experts' own with a sum that stands alone and scales of experts (Gemma 4; mixture.c records its
-// parts), biases (gpt-oss), down in another format (Q4_K and Q5_K with Q6_K). They go by their parts. To let
-// them in: on a GPU, test_cuda_experts must pass blocks_with_gates_norms_and_two_formats,
-// blocks_of_every_format, blocks_of_few_rows and blocks_of_real_models without `waits`, and `ingot verify`
-// toys of Gemma 4 and gpt-oss; see bench/results/2026-11-28-h200-experts.md.
-static bool waits_for_a_run(const struct cuda_plan *p, const struct moe_args *a)
-{
-    return a->own_norm || !a->adds || has(p, MOE_EXPERT_SCALE) || has(p, MOE_ROUTER_BIAS) ||
-           has(p, MOE_GATE_BIAS) || has(p, MOE_UP_BIAS) || has(p, MOE_DOWN_BIAS) ||
-           cuda_weight(p, MOE_DOWN)->format != cuda_weight(p, MOE_GATE)->format;
-}
-
 bool moe_suits(const struct cuda_plan *p, const struct moe_args *a)
 {
     const struct route_rule *rule = &a->route.rule;
 
-    return !a->experts.exact && !waits_for_a_run(p, a) && formats_suit(p) && a->experts.n_shared % 32 == 0 &&
-           rule->n_groups == 1 && (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
+    return !a->experts.exact && formats_suit(p) && a->experts.n_shared % 32 == 0 && rule->n_groups == 1 &&
+           (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
            a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_cols % 32 == 0 &&
            a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
 }
@@ -83,14 +70,15 @@ u32 moe_place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
 // What each block has of everything. Returns the bytes of its part of the shared expert's down.
 static u32 deal_all(struct moe_params *m, u32 n_blocks)
 {
-    u32 format = m->w_gate.format, n_cols = m->route.n_cols,
-        pairs = MOE_GROUP *
-                moe_deal(m->route.n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
-        shared = MOE_GROUP * moe_deal(m->n_shared / MOE_GROUP, n_blocks, &m->shared_groups, &m->more_shared),
-        columns = MOE_GROUP * moe_deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
+    u32 format = m->w_gate.format, n_cols = m->route.n_cols, n_shared = m->n_shared / MOE_ROUND_PAIRS;
 
-    m->shared_rounds = divide_up(shared, MOE_ROUND_PAIRS);
-    m->n_rounds = m->shared_rounds + divide_up(pairs, MOE_ROUND_PAIRS);
+    m->slot_rounds = m->n_ffn / MOE_ROUND_PAIRS;
+    moe_deal(m->route.n_slots * m->slot_rounds, n_blocks, &m->rounds, &m->more_rounds);
+    moe_deal(n_shared, n_blocks, &m->shared_rounds, &m->more_shared);
+    u32 columns = MOE_GROUP * moe_deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
+    // the first blocks have one more of the slots' rounds, the last ones one more of the shared expert's
+    m->n_rounds = m->rounds + m->shared_rounds +
+                  (m->more_rounds + m->more_shared > n_blocks ? 2 : m->more_rounds + m->more_shared > 0);
     m->at.stage_bytes = 2 * moe_place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
     m->at.slot_bytes = moe_place_rows(&m->down, m->w_down.format, m->n_ffn, columns);
     return m->n_shared ? moe_place_rows(&m->shared_down, m->w_down.format, m->n_shared, columns) : 0;
@@ -121,6 +109,8 @@ static bool take_turns(struct moe_params *m, u32 shared_bytes, u32 room)
     at->own_at = at->shared_at + shared_bytes;
     at->own_slots = (room - at->own_at) / at->slot_bytes;
     at->own_slots = at->own_slots < n_slots ? at->own_slots : n_slots;
+    at->others_at = 0 - at->own_slots * at->slot_bytes;
+    at->turns = true;
     at->row_at = at->own_at + at->own_slots * at->slot_bytes;
     for (u32 j = 0; j < n_slots - at->own_slots; j++)
         for (u32 i = last_round(m, (j + 1) * at->slot_bytes); i < m->n_rounds; i++)
@@ -137,7 +127,8 @@ static u32 place(struct moe_params *m, u32 n_blocks, u32 most)
         hidden = moe_row_bytes(m->n_hidden);
     u64 rounds = (u64)m->n_rounds * at->stage_bytes, slots = (u64)m->route.n_slots * at->slot_bytes;
     u64 all = (rounds > hidden ? rounds : hidden) + slots + shared_bytes;
-    if (m->n_rounds > MOE_MOST_ROUNDS || most < row + MOE_STATE)
+    if (m->n_rounds > MOE_MOST_ROUNDS || m->column_groups >= MOE_MOST_COLUMNS / MOE_GROUP ||
+        most < row + MOE_STATE)
         return 0;
     most -= row + MOE_STATE;
     if (all <= most) {
@@ -200,8 +191,8 @@ struct moe_params moe_params_of(struct cuda_plan *p, const struct moe_args *a)
 // Plans one launch, if moe_row supports this command.
 static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 {
-    u32 n_groups = a->experts.n_slots * a->experts.n_ffn / MOE_GROUP;
-    u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each block has some
+    u32 n_rounds = a->experts.n_slots * a->experts.n_ffn / MOE_ROUND_PAIRS;
+    u32 n_blocks = n_rounds < p->device.n_sms ? n_rounds : p->device.n_sms; // each block has some
 
     if (!moe_suits(p, a) || !kernel_of(p))
         return false;
@@ -245,7 +236,7 @@ void cuda_plan_moe(struct cuda_plan *p)
     const struct moe_args *a = (const struct moe_args *)p->command->args;
 
     // The first that takes it.
-    if (p->tape.max_rows == 1 && (moe_plan_simple(p, a) || plan_row(p, a)))
+    if (p->tape.max_rows == 1 && plan_row(p, a))
         return;
     if (!moe_plan_few(p, a) && !moe_plan_many(p, a))
         plan_parts(p);

@@ -6,13 +6,14 @@
 
 enum {
     MOE_THREADS = 512,
-    MOE_ROUND_PAIRS = 16, // pairs of gate and up: one a warp
-    MOE_GROUP = 8, // pairs and columns are dealt to blocks by eights: then a plane's part begins at 16 bytes
+    MOE_ROUND_PAIRS = 16, // pairs of gate and up, of one slot: one a warp
+    MOE_GROUP = 8,        // columns are dealt to blocks by eights: then a plane's part begins at 16 bytes
     MOE_MOST_ROUNDS = 16,
     MOE_LOGIT_WORDS =
         4, // from one logit to the next: all blocks poll them, in more lines than would hold them
     MOE_MOST_EXPERTS = 256,
-    MOE_STATE = 4096 // bytes of shared memory, at most
+    MOE_MOST_COLUMNS = 256, // of a block
+    MOE_STATE = 4096        // bytes of shared memory, at most
 };
 
 // Rows in shared memory, plane by plane as in weight_layout.h.
@@ -27,7 +28,9 @@ struct moe_rows {
 struct moe_places {
     u32 n_stages, stage_bytes; // from 0 on; the places are there for n_rounds, or the rounds take turns
     u32 own_slots, slot_bytes;
-    u32 own_at, shared_at;           // of down's first slots, of the shared expert; the others begin at 0
+    u32 own_at, others_at;           // slot j lies at one of them + j slot_bytes, modulo 2^32
+    u32 shared_at;                   // of the shared expert's down
+    u32 turns;                       // something takes the place of a round
     u32 hidden_at, row_at, state_at; // hidden numbers: where all rounds have been, if all have places
     u8 free_slots[MOE_MOST_ROUNDS];  // of the others, whose places are free when a round is done
 };
@@ -58,10 +61,11 @@ struct moe_params {
     u32 n_ffn, n_shared, n_hidden, activation;
     f32 limit, inverse_cols;
     u32 adds;                        // in to the sum
-    u32 pair_groups, more_pairs;     // of a block; the first `more_pairs` blocks have one more
-    u32 shared_groups, more_shared;  // the same, of the shared expert's pairs
-    u32 column_groups, more_columns; // the same
-    u32 shared_rounds, n_rounds;     // at most, of a block; the shared expert's come first
+    u32 rounds, more_rounds;         // of a block; the first `more_rounds` blocks have one more
+    u32 shared_rounds, more_shared;  // of the shared expert: the last `more_shared` blocks have one more
+    u32 column_groups, more_columns; // as rounds
+    u32 slot_rounds;                 // rounds of a slot
+    u32 n_rounds;                    // of a block at most; the shared expert's come first
     struct moe_places at;
 };
 
@@ -84,9 +88,7 @@ u32 moe_deal(u32 n, u32 n_blocks, u32 *each, u32 *more);
 // n rows plane by plane. Returns their bytes.
 u32 moe_place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n);
 
-// Adds the launch for one row in its simplest form, the launches for few rows, or for many, and returns true,
-// or returns false: not for this tape.
-bool moe_plan_simple(struct cuda_plan *p, const struct moe_args *a);
+// Adds the launches for few rows, or for many, and returns true, or returns false: not for this tape.
 bool moe_plan_few(struct cuda_plan *p, const struct moe_args *a);
 bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a);
 #endif
