@@ -4,14 +4,13 @@
 // Bound by reading the chosen experts' weights, each once for up to four rows that chose it.
 //
 //   moe_few_route   a block per one or two logits: their products with all rows, which are not normalised
-//   yet;
-//                   block r also packs row r as int8
+//                   yet; and a block per row packs it as int8
 //   moe_few_up      persistent, one block an SM. Every block chooses for all rows, a warp a row, and groups
-//   the
-//                   entries by expert. A task is a group and 32 hidden numbers, in two rounds of 16 pairs
+//                   the entries by expert. A task is a group and 32 hidden numbers, in two rounds of 16 pairs
 //                   of gate and up, a pair a warp; tasks are dealt to blocks in turn
-//   moe_few_down    a block has 8 to 32 columns of all groups; teams of four or eight warps take groups in
-//                   turn, a warp four columns at a time. What groups add is summed slot by slot at the end
+//   moe_few_down    chooses and groups in the same way, and requests the first weights, before its wait. A
+//                   block has 8 to 32 columns of all groups. Each stage has a team of warps, which take
+//                   groups in turn, a warp four columns at a time. What groups add is summed slot by slot
 //
 // Pipeline: rounds and groups come by bulk copies into stages of shared memory; the last warp to leave a
 // stage requests what comes next into it.
@@ -35,7 +34,6 @@ static __device__ __forceinline__ f32 dot_eight(const struct float8 &a, const st
 struct route_sums { // of a warp's columns
     f32 squares[MOE_FEW_ROWS][MOE_FEW_ROUTE_THREADS / 32];
     f32 dots[MOST_OWN][MOE_FEW_ROWS][MOE_FEW_ROUTE_THREADS / 32];
-    f32 factors[MOE_FEW_ROWS];
 };
 
 static __device__ __forceinline__ f32 sum_of_eight(const f32 (&v)[MOE_FEW_ROUTE_THREADS / 32])
@@ -43,22 +41,42 @@ static __device__ __forceinline__ f32 sum_of_eight(const f32 (&v)[MOE_FEW_ROUTE_
     return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
 
+static __device__ __forceinline__ f32 factor_of(const struct moe_params &p,
+                                                const f32 (&squares)[MOE_FEW_ROUTE_THREADS / 32])
+{
+    return rsqrtf(sum_of_eight(squares) * p.inverse_cols + p.route.eps);
+}
+
+// Four sums over a warp: lanes 0, 8, 16 and 24 have one each, in order, added in the same order.
+static __device__ __forceinline__ f32 sum_four(const f32 (&sums)[4])
+{
+    bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
+    f32 first = (upper ? sums[2] : sums[0]) + __shfl_xor_sync(~0u, upper ? sums[0] : sums[2], 16),
+        second = (upper ? sums[3] : sums[1]) + __shfl_xor_sync(~0u, upper ? sums[1] : sums[3], 16);
+    f32 mine = (odd ? second : first) + __shfl_xor_sync(~0u, odd ? first : second, 8);
+#pragma unroll
+    for (u32 o = 4; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    return mine;
+}
+
 // Two eights of columns a thread: the second one may be none.
 struct few_router {
     struct float8 rows[MOST_OWN][2]; // of the router, times the norm
-    u32 n, n_own;
+    u32 n, n_own, n_routers;
 
     __device__ __forceinline__ bool has(u32 k) const
     {
         return threadIdx.x + k * MOE_FEW_ROUTE_THREADS < n;
     }
-    __device__ __forceinline__ void begin(const struct moe_params &p)
+    __device__ __forceinline__ void begin(const struct moe_params &p, u32 n_blocks)
     {
         n = p.route.n_cols / 8;
-        n_own = blockIdx.x < p.n_logits ? (p.n_logits - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+        n_routers = n_blocks;
+        n_own = (p.n_logits - blockIdx.x + n_routers - 1) / n_routers;
 #pragma unroll
         for (u32 i = 0; i < MOST_OWN; i++) {
-            u32 row = blockIdx.x + i * gridDim.x;
+            u32 row = blockIdx.x + i * n_routers;
             const f32 *at = row < p.route.n_experts ? p.router + (u64)row * p.route.n_cols : p.shared_gate;
 #pragma unroll
             for (u32 k = 0; k < 2; k++) {
@@ -77,7 +95,7 @@ struct few_router {
                                              u32 n_rows) const
     {
         struct float8 x[4][2];
-        f32 sums[4][1 + MOST_OWN] = {};
+        f32 sums[1 + MOST_OWN][4] = {};
 
 #pragma unroll
         for (u32 r = 0; r < 4; r++)
@@ -89,41 +107,62 @@ struct few_router {
                                  : zero;
             }
 #pragma unroll
-        for (u32 r = 0; r < 4; r++)
+        for (u32 i = 0; i <= MOST_OWN; i++) {
+            if (i > n_own)
+                break;
 #pragma unroll
-            for (u32 k = 0; k < 2; k++) {
-                sums[r][0] += squares_of(x[r][k]);
+            for (u32 r = 0; r < 4; r++)
 #pragma unroll
-                for (u32 i = 0; i < MOST_OWN; i++)
-                    sums[r][1 + i] = dot_eight(x[r][k], rows[i][k], sums[r][1 + i]);
-            }
-#pragma unroll
-        for (u32 r = 0; r < 4; r++)
-#pragma unroll
-            for (u32 i = 0; i <= MOST_OWN; i++) {
-                f32 sum = i <= n_own ? warp_sum(sums[r][i]) : 0;
-                if ((threadIdx.x & 31) == 0)
-                    (i ? s.dots[i ? i - 1 : 0] : s.squares)[first + r][threadIdx.x / 32] = sum;
-            }
+                for (u32 k = 0; k < 2; k++)
+                    sums[i][r] = i ? dot_eight(x[r][k], rows[i ? i - 1 : 0][k], sums[i][r])
+                                   : sums[i][r] + squares_of(x[r][k]);
+            f32 sum = sum_four(sums[i]);
+            u32 row = first + (threadIdx.x & 31) / 8;
+            if (threadIdx.x % 8 == 0)
+                (i ? s.dots[i ? i - 1 : 0] : s.squares)[row][threadIdx.x / 32] = sum;
+        }
     }
 };
 
-// Row blockIdx.x as the experts read it.
-static __device__ __forceinline__ void pack_row(const struct moe_few_params &q, f32 factor)
+// A block: a row as the experts read it. Two eights a thread; the second one may be none.
+static __device__ __forceinline__ void pack_row(const struct moe_few_params &q, u32 row, u32 n_rows,
+                                                f32 (&squares)[MOE_FEW_ROUTE_THREADS / 32])
 {
     const struct moe_params &p = q.of;
     u32 n = p.route.n_cols / 8, end = (n + 31) / 32 * 32;
-    const f32 *from = p.in + (u64)blockIdx.x * p.route.n_cols, *norm = p.expert_norm ? p.expert_norm : p.norm;
+    const f32 *from = p.in + (u64)row * p.route.n_cols;
     struct row_int8 to =
-        row_int8_at(q.packed + (u64)blockIdx.x * moe_row_bytes(p.route.n_cols), p.route.n_cols / 32);
+        row_int8_at(q.packed + (u64)row * moe_row_bytes(p.route.n_cols), p.route.n_cols / 32);
+    struct float8 norm[2], x[2];
+    f32 sum = 0;
 
-    factor = p.expert_norm ? factor : factor * p.route.gain;
-    for (u32 i = threadIdx.x; i < end; i += MOE_FEW_ROUTE_THREADS) {
-        struct float8 v = load_eight(from, i, n), w = load_eight(norm, i, n);
+#pragma unroll
+    for (u32 k = 0; k < 2; k++)
+        norm[k] =
+            load_eight(p.expert_norm ? p.expert_norm : p.norm, threadIdx.x + k * MOE_FEW_ROUTE_THREADS, n);
+    wait_for_inputs();
+    if (row >= n_rows)
+        return;
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        u32 i = threadIdx.x + k * MOE_FEW_ROUTE_THREADS;
+        x[k] = load_eight(from, i, n);
+        sum += i < n ? squares_of(x[k]) : 0;
+    }
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0)
+        squares[threadIdx.x / 32] = sum;
+    __syncthreads();
+    f32 factor = factor_of(p, squares) * (p.expert_norm ? 1 : p.route.gain);
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        u32 i = threadIdx.x + k * MOE_FEW_ROUTE_THREADS;
+        struct float8 v = x[k], w = norm[k];
         const f32 numbers[8] = { v.a.x * w.a.x * factor, v.a.y * w.a.y * factor, v.a.z * w.a.z * factor,
                                  v.a.w * w.a.w * factor, v.b.x * w.b.x * factor, v.b.y * w.b.y * factor,
                                  v.b.z * w.b.z * factor, v.b.w * w.b.w * factor };
-        quantise_eight(to, i, numbers, i < n);
+        if (i < end)
+            quantise_eight(to, i, numbers, i < n);
     }
 }
 
@@ -135,25 +174,21 @@ extern "C" __global__ void __launch_bounds__(MOE_FEW_ROUTE_THREADS)
     struct few_router router;
     u32 n_rows = p.step->n_rows, r = threadIdx.x % MOE_FEW_ROWS, i = threadIdx.x / MOE_FEW_ROWS;
 
-    router.begin(p);
+    if (blockIdx.x >= q.n_routers) {
+        pack_row(q, blockIdx.x - q.n_routers, n_rows, s.squares[0]);
+        return;
+    }
+    router.begin(p, q.n_routers);
     wait_for_inputs();
     for (u32 first = 0; first < n_rows; first += 4)
         router.multiply(p, s, first, n_rows);
     __syncthreads();
-    if (r < n_rows && i <= router.n_own && i <= MOST_OWN) {
-        f32 factor = rsqrtf(sum_of_eight(s.squares[r]) * p.inverse_cols + p.route.eps);
-        if (i == 0) {
-            s.factors[r] = factor;
-        } else {
-            u32 row = blockIdx.x + (i - 1) * gridDim.x;
-            f32 bias = p.router_bias && row < p.route.n_experts ? p.router_bias[row] : 0;
-            q.logits[r * p.n_logits + row] =
-                fmaf(sum_of_eight(s.dots[i - 1][r]), factor * p.route.gain, bias);
-        }
+    if (r < n_rows && i < router.n_own) {
+        u32 row = blockIdx.x + i * q.n_routers;
+        f32 bias = p.router_bias && row < p.route.n_experts ? p.router_bias[row] : 0;
+        q.logits[r * p.n_logits + row] =
+            fmaf(sum_of_eight(s.dots[i][r]), factor_of(p, s.squares[r]) * p.route.gain, bias);
     }
-    __syncthreads();
-    if (blockIdx.x < n_rows)
-        pack_row(q, s.factors[blockIdx.x]);
 }
 
 // --- groups of entries ---
@@ -191,61 +226,63 @@ static __device__ __forceinline__ void begin_state(const struct moe_few_params &
     show_barriers();
 }
 
-// A lane has slot `lane` of a row.
-static __device__ __forceinline__ void note_slot(struct few_state &s, u32 row, u32 n_slots, u32 id,
-                                                 f32 weight)
-{
-    u32 lane = threadIdx.x & 31;
-
-    if (lane >= n_slots)
-        return;
-    s.ids[row * n_slots + lane] = (u16)id;
-    s.weights[row * (n_slots + 1) + lane] = weight;
-    atomicOr(&s.mask[id], 1u << row);
-}
-
-// A warp chooses for its row. N: experts of a lane. The first block writes down the choice.
+// A warp chooses for its row. N: experts of a lane. weighs: finds the slots' weights, too, and the first
+// block writes down the choice.
 template <u32 N>
 static __device__ __forceinline__ void choose_row(const struct moe_few_params &q, struct few_state &s,
-                                                  u32 row)
+                                                  u32 row, bool weighs)
 {
     const struct moe_params &p = q.of;
     u32 lane = threadIdx.x & 31, n = p.route.n_slots, keys[N];
     const f32 *logits = q.logits + row * p.n_logits;
-    f32 own[N], top = -INFINITY, sum = 0;
-    bool finite = !p.shared_gate || isfinite(logits[p.route.n_experts]);
+    f32 own[N], top = -INFINITY, sum = 0, gate = p.shared_gate ? __ldcg(logits + p.route.n_experts) : 0;
+    bool finite = isfinite(gate);
 
 #pragma unroll
     for (u32 i = 0; i < N; i++) {
         u32 e = i * 32 + lane;
-        own[i] = e < p.route.n_experts ? logits[e] : -INFINITY;
+        own[i] = e < p.route.n_experts ? __ldcg(logits + e) : -INFINITY; // perhaps before a wait: not by L1
         finite = finite && (e >= p.route.n_experts || isfinite(own[i]));
-        top = fmaxf(top, own[i]);
         f32 key = p.route.rule.scores == ROUTE_SIGMOID
                       ? sigmoid(own[i]) + (p.select_bias && e < p.route.n_experts ? p.select_bias[e] : 0)
                       : own[i];
         keys[i] = e < p.route.n_experts ? order_key(key) : 0;
     }
+    bool bad = !__all_sync(~0u, finite);
+    u32 id = bad ? lane : choose(keys, n);
+    if (lane < n) {
+        s.ids[row * n + lane] = (u16)id;
+        atomicOr(&s.mask[id], 1u << row);
+    }
+    if (!weighs)
+        return;
+#pragma unroll
+    for (u32 i = 0; i < N; i++)
+        top = fmaxf(top, own[i]);
     top = warp_max(top);
 #pragma unroll
     for (u32 i = 0; i < N; i++)
         sum += expf(own[i] - top);
     sum = warp_sum(sum);
-    bool bad = !__all_sync(~0u, finite);
-    u32 id = bad ? lane : choose(keys, n);
-    f32 weight = slot_weight(p, id, logits[lane < n ? id : 0], top, sum), shared = shared_weight(p, logits);
-    weight = bad ? NOT_A_NUMBER : weight;
-    shared = bad ? NOT_A_NUMBER : shared;
-    note_slot(s, row, n, id, weight);
-    if (blockIdx.x > 0)
-        return;
-    if (lane < n) {
-        q.ids[row * n + lane] = id;
-        p.ids[row * n + lane] = (f32)id;
-        q.weights[row * (n + 1) + lane] = weight;
-    }
+    f32 weight = slot_weight(p, id, __ldcg(logits + (lane < n ? id : 0)), top, sum),
+        shared = p.shared_gate ? sigmoid(gate) : 1;
+    if (lane < n)
+        s.weights[row * (n + 1) + lane] = bad ? NOT_A_NUMBER : weight;
     if (lane == 0)
-        q.weights[row * (n + 1) + n] = shared;
+        s.weights[row * (n + 1) + n] = bad ? NOT_A_NUMBER : shared;
+    if (blockIdx.x == 0 && lane < n)
+        p.ids[row * n + lane] = (f32)id;
+}
+static __device__ __forceinline__ void choose_rows(const struct moe_few_params &q, struct few_state &s,
+                                                   u32 n_rows, bool weighs)
+{
+    u32 row = threadIdx.x / 32;
+
+    if (row < n_rows && q.of.route.n_experts <= 128)
+        choose_row<4>(q, s, row, weighs);
+    else if (row < n_rows)
+        choose_row<8>(q, s, row, weighs);
+    __syncthreads();
 }
 
 // All threads, when the slots are noted: the shared expert's groups, then those of the experts in order.
@@ -291,18 +328,18 @@ static __device__ __forceinline__ void find_groups(const struct moe_params &p, s
     __syncthreads();
 }
 
-// The last of n warps that leave a stage: true for all of its lanes.
-static __device__ __forceinline__ bool is_last(struct few_state &s, u32 stage, u32 n)
+// The last of n warps that leave a stage for the turn-th time: true for all of its lanes.
+static __device__ __forceinline__ bool is_last(struct few_state &s, u32 stage, u32 n, u32 turn)
 {
-    u32 left = 0;
+    u32 left = turn * n;
 
     __syncwarp();
-    if ((threadIdx.x & 31) == 0) {
-        __threadfence_block();
-        left = atomicAdd(&s.left[stage], 1);
-        __threadfence_block();
-    }
-    bool last = __shfl_sync(~0u, left, 0) % n == n - 1;
+    if (n > 1 && (threadIdx.x & 31) == 0)
+        asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
+                     : "=r"(left)
+                     : "r"(shared_address(&s.left[stage]))
+                     : "memory");
+    bool last = n == 1 || __shfl_sync(~0u, left, 0) == turn * n + n - 1;
     if (last)
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     return last;
@@ -339,19 +376,11 @@ template <u32 F> struct few_up {
         u32 parts = q.of.n_ffn / 32, group = (task - shared_tasks) / parts;
         return { shared_groups + group, task - shared_tasks - group * parts };
     }
-    __device__ __forceinline__ u32 full(u32 round) const
-    {
-        return shared_address(&s.full[round % q.n_stages]);
-    }
-    __device__ __forceinline__ u8 *stage(u32 round) const
-    {
-        return shared + round % q.n_stages * q.stage_bytes;
-    }
-    // A warp.
-    __device__ __forceinline__ void request(u32 round) const
+    // A warp: a round, to a stage.
+    __device__ __forceinline__ void request(u32 round, u32 stage) const
     {
         const struct moe_params &p = q.of;
-        u32 lane = threadIdx.x & 31;
+        u32 lane = threadIdx.x & 31, full = shared_address(&s.full[stage]);
         struct few_task t = task_of(round);
         u32 expert = s.groups[t.group].expert, first = t.part * 32 + round % 2 * MOE_ROUND_PAIRS;
         bool of_shared = expert == p.route.n_experts;
@@ -360,21 +389,20 @@ template <u32 F> struct few_up {
                                                    : p.w_gate;
         first += of_shared ? 0 : expert * p.n_ffn;
         if (lane == 0)
-            expect_bytes(full(round), 2 * MOE_ROUND_PAIRS * p.up.all);
+            expect_bytes(full, 2 * MOE_ROUND_PAIRS * p.up.all);
         __syncwarp();
-        u32 to = shared_address(stage(round)) + (lane & 1) * (q.stage_bytes / 2);
+        u32 to = shared_address(shared) + stage * q.stage_bytes + (lane & 1) * (q.stage_bytes / 2);
         if (lane < 2)
-            copy_plane(p.up, w.quants, 0, first, MOE_ROUND_PAIRS, to, 0, full(round));
+            copy_plane(p.up, w.quants, 0, first, MOE_ROUND_PAIRS, to, 0, full);
         else if (lane < 4)
-            copy_rest<F>(p.up, w, first, MOE_ROUND_PAIRS, to, 0, full(round));
+            copy_rest<F>(p.up, w, first, MOE_ROUND_PAIRS, to, 0, full);
     }
     // A warp: its pair with the group's rows.
-    __device__ __forceinline__ void multiply(u32 round, const struct few_group &g,
+    __device__ __forceinline__ void multiply(const u8 *at, const struct few_group &g,
                                              f32 (&sums)[TOGETHER][2]) const
     {
         const struct moe_params &p = q.of;
         u32 warp = threadIdx.x / 32, n = g.n, n_blocks = p.route.n_cols / 32;
-        const u8 *at = stage(round);
         const struct plane_pointers gate = row_of(p.up, at, warp),
                                     up = row_of(p.up, at + q.stage_bytes / 2, warp);
 
@@ -392,7 +420,8 @@ template <u32 F> struct few_up {
             }
         }
     }
-    __device__ __forceinline__ void round(u32 i) const
+    // turn: of this stage.
+    __device__ __forceinline__ void round(u32 i, u32 stage, u32 turn) const
     {
         const struct moe_params &p = q.of;
         struct few_task t = task_of(i);
@@ -405,8 +434,8 @@ template <u32 F> struct few_up {
             bias[0] = p.gate_bias[at];
             bias[1] = p.up_bias[at];
         }
-        wait_for_stage(full(i), i / q.n_stages & 1);
-        multiply(i, g, sums);
+        wait_for_stage(shared_address(&s.full[stage]), turn & 1);
+        multiply(shared + stage * q.stage_bytes, g, sums);
 #pragma unroll
         for (u32 r = 0; r < TOGETHER; r++) {
             if (r >= g.n)
@@ -416,12 +445,24 @@ template <u32 F> struct few_up {
             if ((threadIdx.x & 31) == 0)
                 s.hidden[i / 2 % HIDDEN_ROOMS][r][pair] = sum;
         }
-        if (!is_last(s, i % q.n_stages, WARPS))
+        if (!is_last(s, stage, WARPS, turn))
             return;
+        if (i + q.n_stages < n_rounds)
+            request(i + q.n_stages, stage);
         if (i % 2)
             store_hidden(t, g, i / 2 % HIDDEN_ROOMS);
-        if (i + q.n_stages < n_rounds)
-            request(i + q.n_stages);
+    }
+    __device__ __forceinline__ void run() const
+    {
+        u32 stage = 0, turn = 0;
+
+#pragma unroll 1
+        for (u32 i = 0; i < n_rounds; i++) {
+            round(i, stage, turn);
+            stage++;
+            turn += stage == q.n_stages;
+            stage = stage == q.n_stages ? 0 : stage;
+        }
     }
     // A warp packs a task's hidden numbers, four lanes a row. Others may be up to n_stages rounds ahead, in
     // rooms of other tasks.
@@ -449,44 +490,26 @@ template <u32 F> static __device__ __forceinline__ void moe_few_up(const struct 
     u32 n_rows = p.step->n_rows, warp = threadIdx.x / 32, rows = shared_address(&s.full[MOE_FEW_DOWN_STAGES]);
 
     begin_state(q, s);
-    wait_for_inputs();
-    __syncthreads();
+    wait_before_next();
+    let_next_begin(); // now: moe_few_down reads the logits before its wait
     if (n_rows == 0)
         return;
+    __syncthreads();
     if (threadIdx.x == MOE_THREADS - 1) {
         u32 bytes = n_rows * moe_row_bytes(p.route.n_cols);
         expect_bytes(rows, bytes);
         copy_run(shared_address(moe_few_shared) + q.rows_at, q.packed, bytes, rows);
     }
-    if (warp < n_rows && p.route.n_experts <= 128)
-        choose_row<4>(q, s, warp);
-    else if (warp < n_rows)
-        choose_row<8>(q, s, warp);
-    __syncthreads();
+    choose_rows(q, s, n_rows, false);
     find_groups(p, s, n_rows);
     struct few_up<F> up(q, s, moe_few_shared, n_rows);
     if (warp < min(q.n_stages, up.n_rounds))
-        up.request(warp);
+        up.request(warp, warp);
     wait_for_stage(rows, 0);
-#pragma unroll 1
-    for (u32 i = 0; i < up.n_rounds; i++)
-        up.round(i);
+    up.run();
 }
 
 // --- down ---
-
-// Four sums over a warp: lanes 0, 8, 16 and 24 have one each, in order.
-static __device__ __forceinline__ f32 sum_four(const f32 (&sums)[4])
-{
-    bool upper = threadIdx.x & 16, odd = threadIdx.x & 8;
-    f32 first = (upper ? sums[2] : sums[0]) + __shfl_xor_sync(~0u, upper ? sums[0] : sums[2], 16),
-        second = (upper ? sums[3] : sums[1]) + __shfl_xor_sync(~0u, upper ? sums[1] : sums[3], 16);
-    f32 mine = (odd ? second : first) + __shfl_xor_sync(~0u, odd ? first : second, 8);
-#pragma unroll
-    for (u32 o = 4; o; o >>= 1)
-        mine += __shfl_xor_sync(~0u, mine, o);
-    return mine;
-}
 
 template <u32 F> struct few_down {
     const struct moe_few_params &q;
@@ -499,70 +522,82 @@ template <u32 F> struct few_down {
     {
         return g.expert == q.of.route.n_experts;
     }
-    __device__ __forceinline__ u32 full(u32 i) const
+    __device__ __forceinline__ u32 row_bytes(const struct few_group &g) const
     {
-        return shared_address(&s.full[i % q.n_stages]);
+        return moe_row_bytes(of_shared(g) ? q.of.n_shared : q.of.n_ffn);
     }
-    __device__ __forceinline__ u8 *stage(u32 i) const
-    {
-        return shared + i % q.n_stages * q.stage_bytes;
-    }
-    // A warp: the block's columns of group i's expert, and the group's hidden numbers.
-    __device__ __forceinline__ void request(u32 i) const
+    // A warp: the block's columns of a group's expert, to a stage.
+    __device__ __forceinline__ void request(const struct few_group &g, u32 stage) const
     {
         const struct moe_params &p = q.of;
-        const struct few_group &g = s.groups[i];
-        u32 lane = threadIdx.x & 31, row_bytes = moe_row_bytes(of_shared(g) ? p.n_shared : p.n_ffn),
-            to = shared_address(stage(i)), first = columns.first;
+        u32 lane = threadIdx.x & 31, to = shared_address(shared) + stage * q.stage_bytes,
+            full = shared_address(&s.full[stage]), first = columns.first;
         const struct moe_rows &r = of_shared(g) ? p.shared_down : p.down;
         const struct weight_planes &w = of_shared(g) ? p.w_shared_down : p.w_down;
 
         first += of_shared(g) ? 0 : g.expert * p.route.n_cols;
         if (lane == 0)
-            expect_bytes(full(i), columns.n * r.all + g.n * row_bytes);
+            expect_bytes(full, columns.n * r.all + g.n * row_bytes(g));
         __syncwarp();
         if (lane == 0)
-            copy_plane(r, w.quants, 0, first, columns.n, to, 0, full(i));
+            copy_plane(r, w.quants, 0, first, columns.n, to, 0, full);
         else if (lane == 1)
-            copy_rest<F>(r, w, first, columns.n, to, 0, full(i));
-        else if (lane < 2 + g.n)
-            copy_run(to + q.weight_bytes + (lane - 2) * row_bytes,
-                     (of_shared(g) ? q.shared_hidden : q.hidden) + (u64)g.entry[lane - 2] * row_bytes,
-                     row_bytes, full(i));
+            copy_rest<F>(r, w, first, columns.n, to, 0, full);
     }
-    // A warp: four columns from c on, of row r of group i.
-    __device__ __forceinline__ void multiply(u32 i, const struct few_group &g, u32 r, u32 c) const
+    // A warp: the group's hidden numbers, to the same stage.
+    __device__ __forceinline__ void request_hidden(const struct few_group &g, u32 stage) const
+    {
+        u32 lane = threadIdx.x & 31, bytes = row_bytes(g),
+            to = shared_address(shared) + stage * q.stage_bytes + q.weight_bytes;
+
+        if (lane < g.n)
+            copy_run(to + lane * bytes,
+                     (of_shared(g) ? q.shared_hidden : q.hidden) + (u64)g.entry[lane] * bytes, bytes,
+                     shared_address(&s.full[stage]));
+    }
+    // A warp: four columns from c on, of a row of a group.
+    __device__ __forceinline__ void multiply(const u8 *stage, const struct few_group &g, u32 r, u32 c,
+                                             u32 entry) const
     {
         const struct moe_params &p = q.of;
         u32 n = of_shared(g) ? p.n_shared : p.n_ffn, lane = threadIdx.x & 31;
         const struct moe_rows &rows = of_shared(g) ? p.shared_down : p.down;
-        struct row_int8 x = row_int8_at(stage(i) + q.weight_bytes + r * moe_row_bytes(n), n / 32);
+        struct row_int8 x = row_int8_at((u8 *)stage + q.weight_bytes + r * moe_row_bytes(n), n / 32);
         f32 sums[4] = {};
 
         for (u32 block = lane; block < n / 32; block += 32) {
             struct facing<F> f = face<F>(x, block);
 #pragma unroll
             for (u32 k = 0; k < 4; k++)
-                sums[k] = dot_block<F>(block_at<F, false>(row_of(rows, stage(i), c + k), block), f, sums[k]);
+                sums[k] = dot_block<F>(block_at<F, false>(row_of(rows, stage, c + k), block), f, sums[k]);
         }
         f32 sum = sum_four(sums);
-        u32 entry = g.entry[r] + (of_shared(g) ? p.step->n_rows * p.route.n_slots : 0);
         if (lane % 8 == 0)
             parts[entry * q.columns + c + lane / 8] = sum;
     }
-    __device__ __forceinline__ void run() const
+    // A team of warps has a stage, and of the groups each n_stages-th. The last to leave it requests the
+    // next.
+    __device__ __forceinline__ void run(u32 n_rows) const
     {
-        u32 warp = threadIdx.x / 32, members = WARPS / q.n_teams;
+        u32 warp = threadIdx.x / 32, team = warp / q.team_warps, member = warp - team * q.team_warps,
+            turn = 0;
+        u32 full = shared_address(&s.full[team]);
+        const u8 *stage = shared + team * q.stage_bytes;
 
+        if (team >= q.n_stages)
+            return;
 #pragma unroll 1
-        for (u32 i = warp / members; i < s.n_groups; i += q.n_teams) {
+        for (u32 i = team; i < s.n_groups; i += q.n_stages, turn++) {
             const struct few_group &g = s.groups[i];
-            wait_for_stage(full(i), i / q.n_stages & 1);
+            u32 behind = of_shared(g) ? n_rows * q.of.route.n_slots : 0;
+            wait_for_stage(full, turn & 1);
             for (u32 r = 0; r < g.n; r++)
-                for (u32 c = warp % members * 4; c < columns.n; c += 4 * members)
-                    multiply(i, g, r, c);
-            if (is_last(s, i % q.n_stages, members) && i + q.n_stages < s.n_groups)
-                request(i + q.n_stages);
+                for (u32 c = member * 4; c < columns.n; c += 4 * q.team_warps)
+                    multiply(stage, g, r, c, g.entry[r] + behind);
+            if (is_last(s, team, q.team_warps, turn) && i + q.n_stages < s.n_groups) {
+                request(s.groups[i + q.n_stages], team);
+                request_hidden(s.groups[i + q.n_stages], team);
+            }
         }
     }
     // A thread, a column of a row: the slots in their order, then the shared expert, then the input.
@@ -589,27 +624,26 @@ template <u32 F> static __device__ __forceinline__ void moe_few_down(const struc
     extern __shared__ __align__(128) u8 moe_few_shared[];
     struct few_state &s = *(struct few_state *)(moe_few_shared + q.state_at);
     const struct moe_params &p = q.of;
-    u32 n_rows = p.step->n_rows, n = p.route.n_slots, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    u32 n_rows = p.step->n_rows, warp = threadIdx.x / 32;
     struct few_down<F> down = {
         q, s, moe_few_shared, (f32 *)(moe_few_shared + q.rows_at), groups_of(p.column_groups, p.more_columns)
     };
 
     begin_state(q, s);
-    wait_for_inputs();
     __syncthreads();
+    // The logits are there: moe_few_up lets this launch begin when its own wait is over.
+    if (n_rows > 0) {
+        choose_rows(q, s, n_rows, true);
+        find_groups(p, s, n_rows);
+        if (warp < min(q.n_stages, s.n_groups))
+            down.request(s.groups[warp], warp);
+    }
+    wait_for_inputs();
     if (n_rows == 0)
         return;
-    if (warp < n_rows) {
-        u32 id = lane < n ? q.ids[warp * n + lane] : 0;
-        note_slot(s, warp, n, id, lane < n ? q.weights[warp * (n + 1) + lane] : 0);
-        if (lane == 0)
-            s.weights[warp * (n + 1) + n] = q.weights[warp * (n + 1) + n];
-    }
-    __syncthreads();
-    find_groups(p, s, n_rows);
     if (warp < min(q.n_stages, s.n_groups))
-        down.request(warp);
-    down.run();
+        down.request_hidden(s.groups[warp], warp);
+    down.run(n_rows);
     __syncthreads();
     for (u32 i = threadIdx.x; i < n_rows * down.columns.n; i += MOE_THREADS)
         down.add_up(i / down.columns.n, i % down.columns.n);

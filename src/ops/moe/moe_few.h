@@ -13,7 +13,6 @@ enum {
     MOE_FEW_ROUTE_THREADS = 256,
     MOE_FEW_UP_STAGES = 6, // at most: moe_few.cu, store_hidden
     MOE_FEW_DOWN_STAGES = 16,
-    MOE_FEW_TEAMS = 4,    // of warps, which take down's groups in turn
     MOE_FEW_STATE = 10496 // bytes of shared memory, at most
 };
 
@@ -21,14 +20,11 @@ struct moe_few_params {
     struct moe_params of;        // step, operands, sizes; no places
     DEVICE_AT(u8) packed;        // [rows] of n_cols
     DEVICE_AT(f32) logits;       // [rows, n_logits]
-    DEVICE_AT(u32) ids;          // [rows, n_slots]
-    DEVICE_AT(f32) weights;      // [rows, n_slots + 1]
     DEVICE_AT(u8) hidden;        // [entries] packed rows of n_ffn
     DEVICE_AT(u8) shared_hidden; // [rows] packed rows of n_shared
     u32 n_stages, stage_bytes;   // at 0 in shared memory
     u32 rows_at, state_at;       // packed rows, or what down's groups add up to
     u32 columns, weight_bytes;   // of down: of a block at most; of a group's part of a stage
-    // Of down: teams of warps, which take groups in turn. Each has stages of its own, and so waits for no
-    // phase of a barrier whose turn has not come.
-    u32 n_teams, reserved;
+    u32 team_warps;              // of down: each stage has a team of warps
+    u32 n_routers;               // blocks of moe_few_route that have logits; the others pack rows
 };

@@ -31,8 +31,6 @@ static void take_room(struct cuda_plan *p, struct moe_few_params *q)
 
     q->packed = take(&at, rows * moe_row_bytes(q->of.route.n_cols));
     q->logits = take(&at, rows * q->of.n_logits * sizeof(f32));
-    q->ids = take(&at, rows * n_slots * sizeof(u32));
-    q->weights = take(&at, rows * (n_slots + 1) * sizeof(f32));
     q->hidden = take(&at, rows * n_slots * moe_row_bytes(q->of.n_ffn));
     q->shared_hidden = take(&at, rows * moe_row_bytes(q->of.n_shared));
     p->private_bytes = at - p->private_at;
@@ -49,8 +47,7 @@ static u32 place(struct moe_few_params *q, u32 rows, u32 most, bool down)
         return 0;
     q->n_stages = (most - rows - MOE_FEW_STATE) / q->stage_bytes;
     q->n_stages = q->n_stages < most_stages ? q->n_stages : most_stages;
-    q->n_teams = q->n_stages < 4 ? 2 : 4;
-    q->n_stages -= down ? q->n_stages % q->n_teams : 0;
+    q->team_warps = MOE_THREADS / 32 / q->n_stages;
     q->rows_at = q->n_stages * q->stage_bytes;
     q->state_at = q->rows_at + rows;
     return q->state_at + MOE_FEW_STATE;
@@ -99,10 +96,9 @@ bool moe_plan_few(struct cuda_plan *p, const struct moe_args *a)
         p->private_bytes = 0;
         return false;
     }
-    u32 routers = n_logits > p->device.n_sms ? divide_up(n_logits, 2) : n_logits;
+    route.n_routers = n_logits > p->device.n_sms ? divide_up(n_logits, 2) : n_logits;
     launch(p, "moe_few_route",
-           (struct cuda_shape){ { routers > rows ? routers : rows, 1, 1 }, MOE_FEW_ROUTE_THREADS, 0 },
-           &route);
+           (struct cuda_shape){ { route.n_routers + rows, 1, 1 }, MOE_FEW_ROUTE_THREADS, 0 }, &route);
     launch(p, up_names[up.of.w_gate.format],
            (struct cuda_shape){ { p->device.n_sms, 1, 1 }, MOE_THREADS, up_shared }, &up);
     launch(p, down_names[down.of.w_down.format],
