@@ -55,7 +55,7 @@ static void launch_tile(struct cuda_plan *p, const struct attend_all_params *par
 {
     struct attend_all_views views = { .rows = *params };
     u32 head_dim = params->args.head_dim, n_tiles = divide_up(p->tape.max_rows, ALL_TILE_ROWS),
-        n_blocks = divide_up(p->tape.max_rows, ALL_HOPPER_ROWS) * params->args.n_heads;
+        n_blocks = divide_up(p->tape.max_rows, 64) * params->args.n_heads;
     struct cuda_shape tile = { { n_tiles, params->args.n_heads, 1 },
                                ALL_TILE_THREADS,
                                ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };

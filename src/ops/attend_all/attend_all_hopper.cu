@@ -14,7 +14,8 @@
 // Pipeline: stages of K or of V of 64 keys, in the order of their use: K 0, K 1, V 0, K 2, V 1, ... The
 // producer runs ahead into the next rows and head, whose q has a room of its own. P is read from registers,
 // q, K and V from shared memory, where 64 dims are a row of 128 bytes, swizzled by TMA. Rows of several slots
-// are several runs; every row sums over its slot's keys in their order. Epilogue: attend_all_tile.cuh. Images
+// are several runs; every row sums over its slot's keys in their order. In the last turn, which has too few
+// items for all blocks, these take fewer rows each. Epilogue: attend_all_tile.cuh. Images
 // of other architectures hold no such kernel. What bounds it, and other shapes:
 // bench/results/2026-11-28-encoder.md.
 #include "gemm/cuda/wgmma.cuh"
@@ -179,19 +180,44 @@ static __device__ __forceinline__ void produce_run(const struct attend_all_views
     }
 }
 
+// What the blocks take in turn: 256 rows and a head. Those of the last turn are cut in two or four where
+// there are blocks for the parts.
+struct all_items {
+    u32 n_rows, n_tiles, n_whole, n_parts, n;
+
+    __device__ __forceinline__ all_items(u32 n_rows, u32 n_heads) : n_rows(n_rows)
+    {
+        n_tiles = (n_rows + ALL_HOPPER_ROWS - 1) / ALL_HOPPER_ROWS;
+        u32 all = n_tiles * n_heads, rest = all % gridDim.x;
+        n_parts = rest * 4 <= gridDim.x ? 4 : rest * 2 <= gridDim.x ? 2 : 1;
+        n_whole = all - rest;
+        n = n_whole + rest * n_parts;
+    }
+    // Its rows, and its head.
+    __device__ __forceinline__ struct slot_rows rows(u32 i, u32 &head) const
+    {
+        u32 parts = i < n_whole ? 1 : n_parts, part = (i - min(i, n_whole)) % parts,
+            item = min(i, n_whole) + (i - min(i, n_whole)) / parts, size = ALL_HOPPER_ROWS / parts,
+            first = item % n_tiles * ALL_HOPPER_ROWS + part * size;
+        head = item / n_tiles;
+        return { first, min(first + size, n_rows) };
+    }
+};
+
 static __device__ __forceinline__ void produce(const struct attend_all_views &v, struct all_places s)
 {
     const struct step *step = v.rows.step;
-    u32 n_rows = step->n_rows, n_tiles = (n_rows + ALL_HOPPER_ROWS - 1) / ALL_HOPPER_ROWS;
+    const struct all_items items(step->n_rows, v.rows.args.n_heads);
     bool one = elect_one();
 
-    for (u32 item = blockIdx.x; item < n_tiles * v.rows.args.n_heads; item += gridDim.x) {
-        u32 base = item % n_tiles * ALL_HOPPER_ROWS, end = min(base + ALL_HOPPER_ROWS, n_rows), run_end;
-        for (u32 row = base; row < end; row = run_end) {
+    for (u32 i = blockIdx.x; i < items.n; i += gridDim.x) {
+        u32 head, run_end;
+        struct slot_rows rows = items.rows(i, head);
+        for (u32 row = rows.first; row < rows.end; row = run_end) {
             struct slot_rows keys = slot_rows_of_warp(step, row);
-            run_end = min(keys.end, end);
+            run_end = min(keys.end, rows.end);
             if (one)
-                produce_run(v, s, { keys, base, row, run_end, item / n_tiles });
+                produce_run(v, s, { keys, rows.first, row, run_end, head });
             s.next_run();
             __syncwarp();
         }
@@ -295,6 +321,19 @@ struct hopper_rows : all_rows<64, ALL_HOPPER_KEYS> {
         leave(s.pipe.empty + 8 * stage);
     }
 
+    // A warpgroup without rows of the run only leaves its stages.
+    __device__ __forceinline__ void pass(u32 n_keys)
+    {
+        u32 last = (n_keys - 1) / ALL_HOPPER_KEYS * 2 + 1;
+
+        for (u32 i = 0; i <= last; i++) {
+            u32 stage = await_stage();
+            if (i == last)
+                clear_beyond(stage, n_keys - i / 2 * ALL_HOPPER_KEYS);
+            leave(s.pipe.empty + 8 * stage);
+        }
+    }
+
     __device__ __forceinline__ void all_runs()
     {
         for (;; leave(s.q_empty + 8 * s.at), s.next_run()) {
@@ -303,6 +342,11 @@ struct hopper_rows : all_rows<64, ALL_HOPPER_KEYS> {
             if (r.keys.first == r.keys.end)
                 return;
             head = r.head;
+            u32 first = r.base + __shfl_sync(~0u, threadIdx.x / 128, 0) * 64;
+            if (first >= r.end || first + 64 <= r.from) {
+                pass(r.keys.end - r.keys.first);
+                continue;
+            }
             run(r.keys.end - r.keys.first);
             u32 row = r.base + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
             put(row, row >= r.from && row < r.end, 0);
