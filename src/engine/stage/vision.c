@@ -206,18 +206,21 @@ void vision_release(struct vision *v)
     *v = (struct vision){ 0 };
 }
 
-// Rows of n tiles: a full tile's patches in order, and the upper left patch of each square as an output.
-static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_t n, uint32_t bucket)
+// Rows of n tiles: a full tile's patches in order, and the upper left patch of each square as an output. The
+// step on the device serves all plays of as many tiles.
+static bool write_step(struct vision *v, uint32_t n, struct err *err)
 {
     const struct tower_config *c = &v->tower.config;
     uint32_t tile_rows = tower_tile_rows(&v->tower), n_rows = tower_rows(&v->tower),
              across = c->side / c->scale;
-    uint32_t max_rows = v->buckets[bucket] * tile_rows, *words = (uint32_t *)v->host_step;
+    uint32_t max_rows = v->buckets[v->bucket] * tile_rows, *words = (uint32_t *)v->host_step;
 
+    if (v->n_step_tiles == n)
+        return true;
     *v->host_step = (struct step){ .n_rows = n * tile_rows,
                                    .n_outputs = n * n_rows,
                                    .max_rows = max_rows,
-                                   .max_outputs = v->buckets[bucket] * n_rows };
+                                   .max_outputs = v->buckets[v->bucket] * n_rows };
     for (uint32_t tile = 0, r = 0; tile < n; tile++)
         for (uint32_t i = 0; i < tile_rows; i++, r++) {
             words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = i;
@@ -226,8 +229,20 @@ static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_
     for (uint32_t o = 0; o < n * n_rows; o++) {
         uint32_t tile = o / n_rows, line = o % n_rows / across * c->scale, column = o % across * c->scale;
         words[step_at_outputs(max_rows) + o] = tile * tile_rows + line * c->side + column;
-        v->host_places[o] = tiles[tile].place * n_rows + o % n_rows;
     }
+    bool ok = buffer_write(&v->step, 0, v->host_step,
+                           step_at_samples(max_rows, v->host_step->max_outputs) * 4ull, err);
+    v->n_step_tiles = ok ? n : 0;
+    return ok;
+}
+
+static bool write_places(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
+{
+    uint32_t n_rows = tower_rows(&v->tower);
+
+    for (uint32_t o = 0; o < n * n_rows; o++)
+        v->host_places[o] = tiles[o / n_rows].place * n_rows + o % n_rows;
+    return buffer_write(&v->places, 0, v->host_places, n * n_rows * 4ull, err);
 }
 
 // Tiles that lie together travel together.
@@ -288,11 +303,7 @@ bool vision_begin(struct vision *v, const struct vision_tile *tiles, uint32_t n,
         v->bucket++;
     v->n_played = 0;
     v->times = (struct vision_times){ 0 };
-    fill_step(v, tiles, n, v->bucket);
-    uint64_t step_length = step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull;
-    bool ok = copy_pixels(v, tiles, n, err) &&
-              buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) &&
-              buffer_write(&v->step, 0, v->host_step, step_length, err);
+    bool ok = copy_pixels(v, tiles, n, err) && write_places(v, tiles, n, err) && write_step(v, n, err);
     v->times.all = (double)(clock_ns() - begun) * 1e-6;
     return ok;
 }

@@ -38,6 +38,7 @@ struct vision {
     bool exact;
     bool times_parts;          // measure them apart also where that means to wait for the device
     uint32_t bucket, n_played; // of what was begun: its tape, and the commands that were played
+    uint32_t n_step_tiles;     // what the step on the device is for; 0: nothing
     struct vision_times times;
     struct step *host_step;
     uint32_t *host_places;
