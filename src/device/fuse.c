@@ -106,14 +106,17 @@ static void fuse_result(struct tape *t, uint32_t from, uint32_t out, const struc
 
 static void fuse_command(struct tape *t, uint32_t at)
 {
+    uint32_t done = 0; // a bit for each operand
+
     for (const struct tape_fusion *r = t->device->fusions; r && r->packing; r++) {
         uint32_t tensor = r->from == t->commands[at].op ? t->commands[at].operands[r->out].tensor : 0;
-        if (tensor == 0 || t->commands[at].border || t->tensors[tensor - 1].rows != ROWS_STEP)
+        if (tensor == 0 || done >> r->out & 1 || t->commands[at].border ||
+            t->tensors[tensor - 1].rows != ROWS_STEP)
             continue;
         struct fuse_readers readers = find_readers(t, at, tensor);
         if (readers.n)
             fuse_result(t, at, r->out, &readers);
-        return; // an operation has one result
+        done |= 1u << r->out;
     }
 }
 
@@ -131,10 +134,21 @@ const struct operand *fuse_packed(const struct command *c, bool writes)
     return NULL;
 }
 
-const struct operand *fuse_packed_input(const struct command *c, uint32_t in)
+static const struct operand *packed_form(const struct command *c, uint32_t rows, bool writes)
 {
     for (uint32_t i = 0; i < c->n_operands; i++)
-        if (c->operands[i].type == OPERAND_PACKED && !c->operands[i].writes && c->operands[i].rows == in)
+        if (c->operands[i].type == OPERAND_PACKED && c->operands[i].writes == writes &&
+            c->operands[i].rows == rows)
             return &c->operands[i];
     return NULL;
+}
+
+const struct operand *fuse_packed_input(const struct command *c, uint32_t in)
+{
+    return packed_form(c, in, false);
+}
+
+const struct operand *fuse_packed_result(const struct command *c, uint32_t out)
+{
+    return packed_form(c, out, true);
 }

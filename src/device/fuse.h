@@ -38,7 +38,9 @@ struct tape_fusion {
 
 // Adds the packed operands that the device's rules allow.
 void fuse_commands(struct tape *t);
-// The packed operand that the command writes, or reads; NULL: none.
+// The first packed operand that the command writes, or reads; NULL: none.
 const struct operand *fuse_packed(const struct command *c, bool writes);
 // The packed form of the command's input `in`; NULL: it reads fp32 rows.
 const struct operand *fuse_packed_input(const struct command *c, uint32_t in);
+// The packed form of the command's result `out`; NULL: it writes fp32 rows alone.
+const struct operand *fuse_packed_result(const struct command *c, uint32_t out);

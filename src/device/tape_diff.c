@@ -156,15 +156,11 @@ static double packed_error(struct packed_copy *p, const unsigned char *made, flo
 
 // What b packed, against what the plain definition packs of b's own fp32 rows, or of a's where b left them
 // out; both are unpacked.
-static bool compare_packed(const struct comparison *c, uint32_t index, struct tape_difference *d,
-                           struct err *err)
+static bool compare_packed(const struct comparison *c, uint32_t index, const struct operand *packed,
+                           struct tape_difference *d, struct err *err)
 {
     const struct command *command = &c->b->commands[index];
-    const struct operand *packed = fuse_packed(command, true);
     struct packed_copy p;
-
-    if (!packed)
-        return true;
     const struct operand *rows = &command->operands[packed->rows];
     if (!rows->buffer)
         rows = &c->a->commands[index].operands[packed->rows];
@@ -204,7 +200,11 @@ static bool compare_command(const struct comparison *c, uint32_t index, struct t
             d->operand = i;
         }
     }
-    return compare_packed(c, index, d, err);
+    for (uint32_t i = 0; i < other->n_operands; i++)
+        if (other->operands[i].type == OPERAND_PACKED && other->operands[i].writes &&
+            !compare_packed(c, index, &other->operands[i], d, err))
+            return false;
+    return true;
 }
 
 bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command,

@@ -42,8 +42,8 @@ static double share_used(const struct stacks *s, uint32_t n_rows)
 
 static bool multiplies(uint32_t op)
 {
-    return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_normed || op == OP_qkv ||
-           op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts || op == OP_route ||
+    return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_three || op == OP_matmul_normed ||
+           op == OP_qkv || op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts || op == OP_route ||
            op == OP_latent_project || op == OP_latent_qk || op == OP_experts_up || op == OP_experts_down ||
            op == OP_moe || op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted ||
            op == OP_gate_up_adapted;

@@ -27,6 +27,9 @@ static bool product_of(const struct cuda_plan *p, struct gemm_plan *product)
     case OP_matmul_activated:
         *product = matmul_activated_gemm(p);
         return true;
+    case OP_matmul_three: // all alike
+        *product = matmul_three_gemm(p, 0);
+        return true;
     case OP_qkv:
         *product = qkv_gemm(p);
         return true;
@@ -88,6 +91,10 @@ const struct tape_fusion cuda_fusions[] = {
     // an encoder's
     { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_layernorm, LAYERNORM_OUT, OP_matmul_three, THREE_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul_three, THREE_OUT, OP_attend_all, ATTEND_ALL_Q, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul_three, THREE_OUT + 1, OP_attend_all, ATTEND_ALL_K, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_matmul_three, THREE_OUT + 2, OP_attend_all, ATTEND_ALL_V, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_Q, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_K, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_V, 0, packing_of, FUSE_ROWS_IF_READ },

@@ -12,6 +12,7 @@
 // What the command multiplies, which is one of these; and can attention write its result packed so?
 struct gemm_plan matmul_gemm(const struct cuda_plan *p);
 struct gemm_plan matmul_activated_gemm(const struct cuda_plan *p);
+struct gemm_plan matmul_three_gemm(const struct cuda_plan *p, u32 m); // one of them
 struct gemm_plan qkv_gemm(const struct cuda_plan *p);
 struct gemm_plan gate_up_gemm(const struct cuda_plan *p);
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing);

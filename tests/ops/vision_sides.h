@@ -213,7 +213,8 @@ static inline void check_tower(struct device *d, const struct tower_run *run)
 static inline void record_layer(struct side *s, const struct op_shape *c)
 {
     uint32_t n = c->n_cols;
-    struct tensor x = side_tensor(s, n, ROWS_STEP), normed = tape_tensor(s->tape, n, ROWS_STEP), qkv[3];
+    struct tensor x = side_tensor(s, n, ROWS_STEP), normed = tape_tensor(s->tape, n, ROWS_STEP);
+    struct matmul_three qkv = { .in = normed };
     // q and k are of the size of sqrt(n): scores of the size of 1
     struct attend_all a = { .n_heads = c->n_heads, .scale = 1 / sqrtf((float)(n / c->n_heads)) / (float)n };
     struct tensor attended = tape_tensor(s->tape, n, ROWS_STEP), between = tape_tensor(s->tape, n, ROWS_STEP),
@@ -224,15 +225,14 @@ static inline void record_layer(struct side *s, const struct op_shape *c)
         (struct layernorm){
             .out = normed, .in = x, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
     for (uint32_t i = 0; i < 3; i++) {
-        qkv[i] = tape_tensor(s->tape, n, ROWS_STEP);
-        op_matmul(s->tape, (struct matmul){ .out = qkv[i],
-                                            .in = normed,
-                                            .w = side_weight(s, c->format, n, n),
-                                            .bias = side_vector(s, n) });
+        qkv.out[i] = tape_tensor(s->tape, n, ROWS_STEP);
+        qkv.w[i] = side_weight(s, c->format, n, n);
+        qkv.bias[i] = side_vector(s, n);
     }
-    a.q = qkv[0];
-    a.k = qkv[1];
-    a.v = qkv[2];
+    op_matmul_three(s->tape, qkv);
+    a.q = qkv.out[0];
+    a.k = qkv.out[1];
+    a.v = qkv.out[2];
     a.out = attended;
     op_attend_all(s->tape, a);
     op_matmul(s->tape, (struct matmul){ .out = between,

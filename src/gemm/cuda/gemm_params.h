@@ -142,8 +142,8 @@ extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_pack
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
 bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
                           const struct tape_packing *packing);
-// Where the plan's command writes its packed result; at = 0: it writes none.
-struct packed_out gemm_packed_out(const struct cuda_plan *p);
+// Where the plan's command writes its result `out` packed; at = 0: it does not.
+struct packed_out gemm_packed_out(const struct cuda_plan *p, u32 out);
 u64 packing_int8_bytes(u32 max_rows, u32 n_cols);
 u64 packing_bf16_bytes(u32 max_rows, u32 packed_cols);
 u64 packing_squares_bytes(u32 n_cols); // for up to eight rows, [n_cols / 32][8]

@@ -67,11 +67,11 @@ static u64 address_of(const struct operand *o)
     return (u64)(uintptr_t)o->buffer->native + o->offset;
 }
 
-struct packed_out gemm_packed_out(const struct cuda_plan *p)
+struct packed_out gemm_packed_out(const struct cuda_plan *p, u32 out)
 {
-    const struct operand *o = fuse_packed(p->command, true);
+    const struct operand *o = fuse_packed_result(p->command, out);
 
-    if (!o)
+    if (!o || !o->buffer) // none, or tape_seal has not placed it yet
         return (struct packed_out){ 0 };
     u32 n_cols = (u32)(p->command->operands[o->rows].row_bytes / 4);
     return (struct packed_out){ .at = address_of(o),

@@ -293,7 +293,6 @@ void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct ge
         n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
 
     CHECK(plan_gemm_int8(p, part, params->n_cols, &params->pipeline, &shared));
-    params->packed_out = gemm_packed_out(p);
     u32 n_splits = params->pipeline.n_splits, groups = p->device.n_sms / n_splits,
         most_groups = params->packed_out.at ? n_tiles / 2 : n_tiles;
     u64 n_units = (u64)params->pipeline.eights * n_tiles * n_passes, partial = params->partial;

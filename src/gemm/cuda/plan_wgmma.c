@@ -2,6 +2,7 @@
 // gemm_staged.
 // Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemm_plan.h"
+#include "gemm/cuda/cluster/cluster_params.h"
 #include "gemm/cuda/cluster/gemm_staged.h"
 
 enum {
@@ -138,7 +139,6 @@ void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, s
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
     take_partial(p, &own, tile);
-    own.packed_out = gemm_packed_out(p);
     cuda_launch_add(p, (*hopper_kernels(tile.rows))[part.format], hopper_shape(p, tile), &own, sizeof own);
 }
 
@@ -359,15 +359,18 @@ static void plan_rows_view(const struct cuda_plan *p, const struct gemm_params *
     CHECK(cuda_view_encode(p, &view, encoded));
 }
 
-static void launch_cluster(struct cuda_plan *p, struct tiles_params *params, struct rows_tile tile)
+static void launch_cluster(struct cuda_plan *p, const struct tiles_params *tiles, struct rows_tile tile)
 {
     struct view_box pairs = { 4, tile.weights / 8 / ROWS_BOXES(tile.weights) };
+    struct cluster_params params = { .tiles = *tiles,
+                                     .packed_at = { tiles->pairs.packed_out.at },
+                                     .matrix_pairs = tiles->pairs.n_pairs };
 
     if (tile.staged)
-        plan_rows_view(p, &params->pairs, tile.weights, &params->w[0]);
+        plan_rows_view(p, &tiles->pairs, tile.weights, &params.tiles.w[0]);
     else
-        plan_views(p, &params->pairs, pairs, params);
-    cuda_launch_add(p, tile.kernel, rows_shape(tile), params, sizeof *params);
+        plan_views(p, &tiles->pairs, pairs, &params.tiles);
+    cuda_launch_add(p, tile.kernel, rows_shape(tile), &params, sizeof params);
 }
 
 static const char *tma_kernel(struct hopper_tile tile)
@@ -392,7 +395,6 @@ void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gem
     struct tiles_params tiles = { .pairs = *params };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
 
-    tiles.pairs.packed_out = gemm_packed_out(p);
     struct rows_tile rows = cluster_tile_of(p, &tiles.pairs, part.max_rows);
     if (rows.weights > 0) {
         launch_cluster(p, &tiles, rows);
@@ -401,4 +403,45 @@ void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gem
     plan_views(p, params, groups_of_eight, &tiles);
     take_partial(p, &tiles.pairs, tile);
     cuda_launch_add(p, tma_kernel(tile), hopper_shape(p, tile), &tiles, sizeof tiles);
+}
+
+// As one list of pairs, in tiles of gemm_staged that each are of one matrix.
+static struct rows_tile joined_tile_of(const struct cuda_plan *p, const struct gemm_plan *products, u32 n,
+                                       u32 max_rows)
+{
+    struct gemm_params all = products[0].params;
+    struct rows_tile none = { 0 };
+
+    for (u32 m = 0; m < n; m++)
+        if (gemm_kernel_of(p, &products[m], 0) != KERNEL_GEMM_TMA || products[m].params.out[0] ||
+            !products[m].params.packed_out.at || products[m].params.w[0].n_rows != all.w[0].n_rows)
+            return none;
+    all.n_pairs = n * (all.w[0].n_rows / 2);
+    all.packed_cols = divide_up(all.n_cols, 128) * 128;
+    if (max_rows <= PACKED_TILE_ROWS || gemm_wants_vendor(p, products) || !fits_rows(p, &all, max_rows))
+        return none;
+    struct rows_tile tile = best_tile_of(p, &all, max_rows, true);
+    return tile.weights > 0 && all.w[0].n_rows % tile.weights == 0 ? tile : none;
+}
+
+bool gemm_launch_joined(struct cuda_plan *p, const struct gemm_plan *products, u32 n)
+{
+    u32 max_rows = gemm_max_rows(p, &products[0].params);
+    struct rows_tile tile = joined_tile_of(p, products, n, max_rows);
+    struct cluster_params params = { .tiles.pairs = products[0].params };
+    struct gemm_params *all = &params.tiles.pairs;
+
+    if (tile.weights == 0)
+        return false;
+    params.matrix_pairs = all->w[0].n_rows / 2;
+    all->n_pairs = n * params.matrix_pairs;
+    all->packed_cols = divide_up(all->n_cols, 128) * 128;
+    gemm_packing_launch(p, products, all);
+    for (u32 m = 0; m < n; m++) {
+        plan_rows_view(p, &products[m].params, tile.weights, &params.tiles.w[m]);
+        params.packed_at[m] = products[m].params.packed_out.at;
+        all->bias[m] = products[m].params.bias[0];
+    }
+    cuda_launch_add(p, tile.kernel, rows_shape(tile), &params, sizeof params);
+    return true;
 }

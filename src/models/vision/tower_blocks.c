@@ -99,12 +99,11 @@ void tower_block_attention(struct tape *t, const struct tower_stage *s, uint32_t
     op_layernorm(t,
                  (struct layernorm){
                      .out = normed, .in = x, .scale = w->norm1, .bias = w->norm1_bias, .eps = c->norm_eps });
-    tape_label(t, "vision.layer%u.q", l);
-    op_matmul(t, (struct matmul){ .out = q, .in = normed, .w = w->q, .bias = w->q_bias });
-    tape_label(t, "vision.layer%u.k", l);
-    op_matmul(t, (struct matmul){ .out = k, .in = normed, .w = w->k, .bias = w->k_bias });
-    tape_label(t, "vision.layer%u.v", l);
-    op_matmul(t, (struct matmul){ .out = v, .in = normed, .w = w->v, .bias = w->v_bias });
+    tape_label(t, "vision.layer%u.qkv", l);
+    op_matmul_three(t, (struct matmul_three){ .out = { q, k, v },
+                                              .in = normed,
+                                              .w = { w->q, w->k, w->v },
+                                              .bias = { w->q_bias, w->k_bias, w->v_bias } });
     tape_label(t, "vision.layer%u.attend", l);
     op_attend_all(t, (struct attend_all){ .out = attended,
                                           .q = q,

@@ -18,7 +18,7 @@ bool all_reduce_packs(const struct cuda_plan *p, const struct tape_packing *pack
 
 void all_reduce_packed_launch(struct cuda_plan *p, const struct all_reduce_params *sum)
 {
-    struct all_reduce_packed_params params = { *sum, gemm_packed_out(p) };
+    struct all_reduce_packed_params params = { *sum, gemm_packed_out(p, 1) };
     u32 n = sum->peers.n <= 2 ? 2 : sum->peers.n <= 4 ? 4 : 8;
     u32 blocks = divide_up(p->tape.max_rows * (sum->n_cols / 8), EXCHANGE_THREADS);
     char name[32];

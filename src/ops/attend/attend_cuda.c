@@ -132,7 +132,7 @@ void cuda_plan_attend(struct cuda_plan *p)
                                     .v_pages = cuda_at(p, ATTEND_V_PAGES),
                                     .table = cuda_at(p, ATTEND_TABLE),
                                     .out = cuda_at(p, ATTEND_OUT),
-                                    .packed_out = gemm_packed_out(p),
+                                    .packed_out = gemm_packed_out(p, ATTEND_OUT),
                                     .sinks = cuda_at(p, ATTEND_SINKS),
                                     .args = *(const struct attend_args *)p->command->args };
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;

@@ -63,7 +63,7 @@ static void launch_tile(struct cuda_plan *p, const struct attend_all_params *par
                                  ALL_HOPPER_THREADS,
                                  ALL_HOPPER_BYTES };
 
-    views.rows.packed_out = gemm_packed_out(p);
+    views.rows.packed_out = gemm_packed_out(p, ATTEND_ALL_OUT);
     find_halves(p, &views.rows);
     if (head_dim == 64 && p->device.capability >= 90 && cuda_has_kernel(p, "attend_all_hopper_64") &&
         find_views(p, &views))

@@ -12,6 +12,7 @@ struct gemm_plan gate_up_gemm(const struct cuda_plan *p)
                     .out = { cuda_at(p, GATE_UP_OUT) },
                     .in = cuda_at(p, GATE_UP_IN),
                     .norm = cuda_at(p, GATE_UP_NORM),
+                    .packed_out = gemm_packed_out(p, GATE_UP_OUT),
                     .out_stride = { args->n_out },
                     .n_cols = args->n_cols,
                     .mode = EPILOGUE_GATED,

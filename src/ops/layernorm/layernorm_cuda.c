@@ -20,7 +20,7 @@ void cuda_plan_layernorm(struct cuda_plan *p)
                                        .scale = cuda_at(p, LAYERNORM_SCALE),
                                        .bias = cuda_at(p, LAYERNORM_BIAS),
                                        .out = cuda_at(p, LAYERNORM_OUT),
-                                       .packed_out = gemm_packed_out(p),
+                                       .packed_out = gemm_packed_out(p, LAYERNORM_OUT),
                                        .args = *(const struct layernorm_args *)p->command->args };
     u32 rows = params.args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
     bool warp = fits_warp(&params.args);

@@ -102,6 +102,43 @@ void op_matmul_activated(struct tape *t, struct matmul m, enum activation activa
     add_operands(t, tape_add(t, OP_matmul_activated, "matmul_activated", &args, sizeof args), &m, work);
 }
 
+// Unlike matrices, and those with adapters, are products of their own.
+static bool three_fuse(const struct tape *t, const struct matmul_three *m)
+{
+    bool fuses = tape_fuses(t, OP_matmul_three);
+
+    for (uint32_t i = 0; i < 3; i++)
+        fuses = fuses && m->w[i]->format == m->w[0]->format && m->w[i]->n_rows == m->w[0]->n_rows &&
+                !m->w[i]->lora && !trellis_multiplies(m->w[i]);
+    return fuses;
+}
+
+void op_matmul_three(struct tape *t, struct matmul_three m)
+{
+    bool fuses = three_fuse(t, &m);
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct matmul one = { .out = m.out[i], .in = m.in, .w = m.w[i], .bias = m.bias[i] };
+        if (!fuses)
+            op_matmul(t, one);
+        else if (!is_sound(t, "matmul_three", &one))
+            return;
+    }
+    if (!fuses)
+        return;
+    struct matmul_args args = args_of(t, &(struct matmul){ .w = m.w[0], .in = m.in });
+    struct tensor work = tape_tensor(t, matmul_work_cols(m.w[0]->n_cols), m.in.rows);
+    struct command *c = tape_add(t, OP_matmul_three, "matmul_three", &args, sizeof args);
+    tape_reads(t, c, m.in);
+    for (uint32_t i = 0; i < 3; i++)
+        tape_reads_weight(t, c, m.w[i]);
+    for (uint32_t i = 0; i < 3; i++)
+        tape_reads_weight(t, c, m.bias[i]);
+    tape_works_in(t, c, work);
+    for (uint32_t i = 0; i < 3; i++)
+        tape_writes(t, c, m.out[i]);
+}
+
 static void record_normed_parts(struct tape *t, const struct matmul_normed *m)
 {
     struct tensor n = tape_tensor(t, m->in.n_cols, ROWS_STEP);

@@ -34,6 +34,10 @@ struct matmul_activated_args {
 };
 STATIC_ASSERT(sizeof(struct matmul_activated_args) == 32);
 
+// matmul_three: out[i][r][n] = sum over k of in[r][k] * w[i][n][k]  (+ bias[i][n]) for three matrices of one
+// shape and format, as q, k and v of an encoder. matmul's arguments. In parts three matmuls.
+enum { THREE_IN, THREE_W, THREE_BIAS = THREE_W + 3, THREE_WORK = THREE_BIAS + 3, THREE_OUT };
+
 // matmul_normed: n = rmsnorm(in) * norm;  out = n W^T;  with `more`: more = n V^T;  with `last` behind it:
 // last = n U^T. In parts, also where adapters add to a product, rmsnorm and matmuls. The weights may have
 // unlike formats.
@@ -82,6 +86,14 @@ void op_matmul(struct tape *t, struct matmul m);
 // Without that, for several products of the same rows, behind which one lora adds to all.
 void matmul_record_plain(struct tape *t, struct matmul m);
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
+
+struct matmul_three {
+    struct tensor out[3];         // [rows, w rows] each
+    struct tensor in;             // [rows, w cols]
+    const struct weight *w[3];    // [w rows, w cols]
+    const struct weight *bias[3]; // [w rows] fp32, or NULL
+};
+void op_matmul_three(struct tape *t, struct matmul_three m);
 
 struct matmul_normed {
     struct tensor out, more, last;  // [rows, w rows], and [rows, v rows] and [rows, u rows] or id 0

@@ -75,6 +75,29 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
         matmul_output(call, n);
 }
 
+static void matmul_three_plan(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    matmul_plan(call, plan);
+    plan->n_tiles[0] = 3 * ((const struct matmul_args *)cpu_args(call))->n_rows;
+}
+
+// A tile is a row of one of the matrices.
+static void matmul_three_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    const struct matmul_args *args = cpu_args(call);
+    float *w = call->local;
+
+    (void)phase;
+    for (uint32_t i = first; i < last; i++) {
+        uint32_t m = i / args->n_rows, n = i % args->n_rows, n_in = rows_of(call->step, args->rows);
+        const float *bias = cpu_base(call, THREE_BIAS + m);
+        matmul_decode_row(cpu_weight(call, THREE_W + m), n, w);
+        for (uint32_t row = 0; row < n_in; row++)
+            ((float *)cpu_row(call, THREE_OUT + m, row))[n] =
+                matmul_dot_plain(cpu_row(call, THREE_IN, row), w, args->n_cols) + (bias ? bias[n] : 0);
+    }
+}
+
 // The product as above, then what is added to a row: recorded in parts where speed counts.
 static void matmul_adapted_plan(const struct cpu_call *call, struct cpu_plan *plan)
 {
@@ -238,3 +261,7 @@ const struct cpu_op cpu_op_matmul_activated = { .name = "matmul_activated",
                                                 .by_rows = true,
                                                 .plain = { matmul_plan, matmul_run },
                                                 .fast = { PRODUCT_CHOICES(matmul_fast) } };
+const struct cpu_op cpu_op_matmul_three = { .name = "matmul_three",
+                                            .by_rows = true,
+                                            .parts_are_faster = true,
+                                            .plain = { matmul_three_plan, matmul_three_run } };

@@ -1,7 +1,7 @@
 // matmul_cuda.c - the operations' launches; gemm_plan.c chooses the kernels.
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
-#include "gemm/cuda/gemm_params.h"
+#include "gemm/cuda/cluster/cluster_params.h"
 
 struct gemm_plan matmul_gemm(const struct cuda_plan *p)
 {
@@ -12,6 +12,7 @@ struct gemm_plan matmul_gemm(const struct cuda_plan *p)
                     .out = { cuda_at(p, MATMUL_OUT) },
                     .in = cuda_at(p, MATMUL_IN),
                     .add = cuda_at(p, MATMUL_ADD),
+                    .packed_out = gemm_packed_out(p, MATMUL_OUT),
                     .out_stride = { args->n_rows },
                     .n_cols = args->n_cols,
                     .mode = EPILOGUE_LINEAR,
@@ -41,6 +42,38 @@ void cuda_plan_matmul_activated(struct cuda_plan *p)
 {
     struct gemm_plan product = matmul_activated_gemm(p);
     gemm_launch(p, &product);
+}
+
+struct gemm_plan matmul_three_gemm(const struct cuda_plan *p, u32 m)
+{
+    const struct matmul_args *args = (const struct matmul_args *)p->command->args;
+
+    return (struct gemm_plan){
+        .params = { .w = { weight_layout_of(p, THREE_W + m) },
+                    .bias = { cuda_at(p, THREE_BIAS + m) },
+                    .out = { cuda_at(p, THREE_OUT + m) },
+                    .in = cuda_at(p, THREE_IN),
+                    .packed_out = gemm_packed_out(p, THREE_OUT + m),
+                    .out_stride = { args->n_rows },
+                    .n_cols = args->n_cols,
+                    .mode = EPILOGUE_LINEAR,
+                    .rows = args->rows },
+        .work = cuda_at(p, THREE_WORK),
+        .work_bytes = p->command->operands[THREE_WORK].bytes,
+        .exact = args->exact,
+    };
+}
+
+void cuda_plan_matmul_three(struct cuda_plan *p)
+{
+    struct gemm_plan products[3];
+
+    for (u32 m = 0; m < 3; m++)
+        products[m] = matmul_three_gemm(p, m);
+    if (gemm_launch_joined(p, products, 3))
+        return;
+    for (u32 m = 0; m < 3; m++)
+        gemm_launch(p, &products[m]);
 }
 
 static struct gemm_plan normed_gemm(const struct cuda_plan *p)

@@ -74,7 +74,7 @@ struct cluster_kernel {
     // Eights finished at a time; with the most sums, registers are short.
     static constexpr u32 batch = N * halves > 352 ? 2 : 4;
     static constexpr bool GATED = MODE == EPILOGUE_GATED, ACTIVATED = MODE == EPILOGUE_ACTIVATED,
-                          packed = PACKED, moves_registers = rows == PACKED_TILE_ROWS;
+                          packed = PACKED, joins = false, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
                          rows_bytes = rows * STAGE_COLUMNS * 2;
     static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2,
@@ -291,8 +291,9 @@ template <class K> struct direct_results {
     }
 };
 
-template <class K> static __device__ __forceinline__ void gemm_cluster(const struct tiles_params &t)
+template <class K> static __device__ __forceinline__ void gemm_cluster(const struct cluster_params &c)
 {
+    const struct tiles_params &t = c.tiles;
     extern __shared__ __align__(1024) unsigned char shared[];
     struct pipe<K> pipe = {
         0
@@ -306,7 +307,6 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     pipe.full = pipe.data + K::n_stages * K::stage_bytes;
     pipe.empty = pipe.full + 8 * K::n_stages;
     if (fills_waves && elect_one()) {
-        u32 n_rows = n_rows_of(t.pairs.step, t.pairs.rows); // older than any launch of this step
         prefetch_view(&t.w[0]);
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(pipe.full + 8 * i, 1);
@@ -316,16 +316,16 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
         if constexpr (K::parts > 1)
             expect_bytes(sums_ready, K::neighbour::sums_bytes);
         show_barriers();
-        w = tile_scheduler_of<K>(t.pairs, n_rows);
+        w = tile_scheduler_of<K>(c);
         if (first_tile() < w.n_tiles)
-            copy_early(t, pipe, w);
+            copy_early(c, pipe, w);
     }
     cluster_sync();
     if (threadIdx.x >= K::threads) {
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (fills_waves && elect_one())
-            produce<K>(t, pipe, w);
+            produce<K>(c, pipe, w);
         else
             wait_for_inputs();
         cluster_sync();
@@ -341,12 +341,12 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     }
 }
 
-#define GEMM_CLUSTER(name, ROWS, SPLIT, ...)                                   \
-    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) \
-        __cluster_dims__(ROWS_CLUSTER, 1, 1)                                   \
-            gemm_cluster_##name(const __grid_constant__ struct tiles_params t) \
-    {                                                                          \
-        gemm_cluster<cluster_kernel<__VA_ARGS__>>(t);                          \
+#define GEMM_CLUSTER(name, ROWS, SPLIT, ...)                                     \
+    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1)   \
+        __cluster_dims__(ROWS_CLUSTER, 1, 1)                                     \
+            gemm_cluster_##name(const __grid_constant__ struct cluster_params c) \
+    {                                                                            \
+        gemm_cluster<cluster_kernel<__VA_ARGS__>>(c);                            \
     }
 #define GEMM_ROWS(name, ROWS, N, MODE, PING_PONG, SPLIT) \
     GEMM_CLUSTER(name, ROWS, SPLIT, N, MODE, PING_PONG, ROWS, SPLIT)

@@ -4,9 +4,10 @@
 //
 // K, a kernel's constants: N weight rows of a tile, rows, halves of 64 rows of a warpgroup, couple (blocks
 // with the same weights), parts (of the columns, which a cluster splits), consumers (threads of a tile),
-// pairs, n_boxes, box_bytes, rows_bytes, stage_bytes, n_stages.
+// pairs, n_boxes, box_bytes, rows_bytes, stage_bytes, n_stages, joins (whether several matrices are one
+// product).
 #pragma once
-#include "gemm/cuda/gemm_params.h"
+#include "gemm/cuda/cluster/cluster_params.h"
 #include "gemm/cuda/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
@@ -27,9 +28,10 @@ struct cluster_scheduler {
 };
 
 template <class K>
-static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct gemm_params &p,
-                                                                             u32 n_rows)
+static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct cluster_params &c)
 {
+    const struct gemm_params &p = c.tiles.pairs;
+    u32 n_rows = n_rows_of(p.step, p.rows); // older than any launch of this step
     u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows,
         n_pair_tiles = (p.n_pairs + K::pairs - 1) / K::pairs;
 
@@ -66,11 +68,13 @@ static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler 
 
 // The source of the next stage's copies.
 template <class K> struct cluster_source {
-    const u8 *rows;             // rows that do not exist are read and multiplied like any, and ignored
-    u32 tile, stage, end, four; // four: the tile's first four pairs
+    const u8 *rows; // rows that do not exist are read and multiplied like any, and ignored
+    u32 tile, stage, end, matrix, four; // four: the tile's first four pairs
 
-    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct cluster_scheduler &w)
+    __device__ __forceinline__ void begin(const struct cluster_params &c, const struct cluster_scheduler &w)
     {
+        const struct gemm_params &p = c.tiles.pairs;
+        u32 pair = first_pair<K>(w, tile);
         u32 row = min(first_row<K>(w, tile), (w.n_rows - 1) / K::rows * K::rows);
 
         stage = part<K>() * w.n_stages;
@@ -78,20 +82,21 @@ template <class K> struct cluster_source {
         rows = p.packed_bf16 +
                ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
                row % PACKED_TILE_ROWS * STAGE_COLUMNS * 2;
-        four = first_pair<K>(w, tile) / 4;
+        matrix = K::joins ? pair / c.matrix_pairs : 0;
+        four = (pair - matrix * c.matrix_pairs) / 4;
     }
-    __device__ __forceinline__ void next(const struct gemm_params &p, const struct cluster_scheduler &w)
+    __device__ __forceinline__ void next(const struct cluster_params &c, const struct cluster_scheduler &w)
     {
         rows += CHUNK_BYTES;
         if (++stage < end)
             return;
         tile = next_tile(tile);
         if (tile < w.n_tiles)
-            begin(p, w);
+            begin(c, w);
     }
     // alone: for this block. Else for both blocks, which copy TMA tiles in turn. Evict first: all readers of
     // a weight read it at the same time.
-    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full,
+    __device__ __forceinline__ void copy_weights(const struct cluster_params &c, u32 to, u32 full,
                                                  bool alone) const
     {
         u64 policy = cache_policy(true);
@@ -100,43 +105,43 @@ template <class K> struct cluster_source {
             const u32 at[3] = { stage * STAGE_COLUMNS, four + tma_box * (K::pairs / 4 / K::n_boxes), 0 };
             u32 cluster_place = to + K::rows_bytes + tma_box * K::box_bytes;
             if (alone || K::couple == 1)
-                box_copy(cluster_place, &t.w[0], full, at, policy);
+                box_copy(cluster_place, &c.tiles.w[matrix], full, at, policy);
             else if ((tma_box + stage) % K::couple == in_couple<K>())
-                box_copy_to_all(cluster_place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
+                box_copy_to_all(cluster_place, &c.tiles.w[matrix], full, at, (1 << ROWS_CLUSTER) - 1, policy);
         }
     }
 };
 
 // Requests the first weights: needs neither the other block nor the rows.
 template <class K>
-static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe,
+static __device__ __forceinline__ void copy_early(const struct cluster_params &c, struct pipe<K> pipe,
                                                   const struct cluster_scheduler &w)
 {
     struct cluster_source<K> from;
 
     from.tile = first_tile();
-    from.begin(t.pairs, w);
-    for (; pipe.at < EARLY; from.next(t.pairs, w), pipe.next()) {
+    from.begin(c, w);
+    for (; pipe.at < EARLY; from.next(c, w), pipe.next()) {
         expect_bytes(pipe.full + 8 * pipe.at, K::stage_bytes);
-        from.copy_weights(t, pipe.stage(), pipe.full + 8 * pipe.at, true);
+        from.copy_weights(c, pipe.stage(), pipe.full + 8 * pipe.at, true);
     }
 }
 
 template <class K>
-static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe,
+static __device__ __forceinline__ void produce(const struct cluster_params &c, struct pipe<K> pipe,
                                                const struct cluster_scheduler &w)
 {
     struct cluster_source<K> from;
 
     from.tile = first_tile();
-    from.begin(t.pairs, w);
+    from.begin(c, w);
     wait_for_inputs();
-    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), pipe.next()) {
+    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(c, w), pipe.next()) {
         u32 full = pipe.full + 8 * pipe.at;
         if (i >= EARLY) {
             wait_for_stage(pipe.empty + 8 * pipe.at, pipe.phase ^ 1);
             expect_bytes(full, K::stage_bytes);
-            from.copy_weights(t, pipe.stage(), full, false);
+            from.copy_weights(c, pipe.stage(), full, false);
         }
         bulk_copy(pipe.stage(), from.rows, K::rows_bytes, full);
     }

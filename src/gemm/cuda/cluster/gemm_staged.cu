@@ -27,7 +27,7 @@ enum { WARP_ROWS = 16, STAGED_WARPS = BOTH_THREADS / 32, BATCH = 4, CHUNK_WORDS 
 template <u32 WEIGHTS, u32 MODE, bool PACKED> struct staged_kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = PACKED_TILE_ROWS, couple = ROWS_CLUSTER,
                          parts = 1, halves = 2, consumers = 128;
-    static constexpr bool ACTIVATED = MODE == EPILOGUE_ACTIVATED, packed = PACKED;
+    static constexpr bool ACTIVATED = MODE == EPILOGUE_ACTIVATED, packed = PACKED, joins = PACKED;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
                          rows_bytes = rows * STAGE_COLUMNS * 2, stage_bytes = STAGED_STAGE_BYTES(N),
                          n_stages = STAGED_STAGES;
@@ -68,20 +68,24 @@ static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
 // Where a warp's 16 rows of a tile lie in the result.
 struct staged_place {
     u32 first, n_rows;     // of the rows; how many of the 16 exist
-    u32 column, n_columns; // likewise
+    u32 column, n_columns; // likewise, of the matrix
+    u32 matrix;
 };
 
 template <class K> struct staged_results {
+    const struct cluster_params &c;
     const struct tiles_params &t;
     u32 room;           // of this warp, in shared memory
     u32 loaded, parity; // the barrier of the residual's rows, which lie in the room
 
     __device__ __forceinline__ struct staged_place place(const struct cluster_place &at, u32 skip) const
     {
-        u32 first = at.row - threadIdx.x % 32 / 4 + skip, column = 2 * (at.pair - threadIdx.x % 4 * 2);
+        u32 first = at.row - threadIdx.x % 32 / 4 + skip, column = 2 * (at.pair - threadIdx.x % 4 * 2),
+            of_matrix = 2 * c.matrix_pairs,
+            matrix = K::joins ? (column >= of_matrix) + (column >= 2 * of_matrix) : 0;
 
-        return { first, at.n_rows > first ? min(at.n_rows - first, (u32)WARP_ROWS) : 0, column,
-                 2 * at.end > column ? 2 * at.end - column : 0 };
+        return { first, at.n_rows > first ? min(at.n_rows - first, (u32)WARP_ROWS) : 0,
+                 column - matrix * of_matrix, 2 * at.end > column ? 2 * at.end - column : 0, matrix };
     }
 
     // Asks for the residual of 16 rows. What the room held has been stored.
@@ -108,12 +112,12 @@ template <class K> struct staged_results {
     __device__ __forceinline__ void load_bias(float2 (&bias)[BATCH], const struct staged_place &w,
                                               u32 eight) const
     {
-        const f32 *from = t.pairs.bias[0] + w.column + threadIdx.x % 4 * 2;
+        const f32 *from = t.pairs.bias[w.matrix] + w.column + threadIdx.x % 4 * 2;
 #pragma unroll
         for (u32 i = 0; i < BATCH; i++) {
             u32 column = 8 * (eight + i);
-            bias[i] = t.pairs.bias[0] && column < w.n_columns ? *(const float2 *)(from + column)
-                                                              : make_float2(0, 0);
+            bias[i] = t.pairs.bias[w.matrix] && column < w.n_columns ? *(const float2 *)(from + column)
+                                                                     : make_float2(0, 0);
         }
     }
     __device__ __forceinline__ f32 finished(f32 v) const
@@ -158,11 +162,11 @@ template <class K> struct staged_results {
 
         if (next.form == PACKING_BF16_ROWS) {
             if (lane < w.n_rows && w.n_columns > 0)
-                bulk_store(next.at + ((u64)(w.first + lane) * next.n_cols + w.column) * 2,
+                bulk_store(c.packed_at[w.matrix] + ((u64)(w.first + lane) * next.n_cols + w.column) * 2,
                            room + lane * K::pitch, w.n_columns * 2);
         } else if (lane < K::N / 64 && w.n_rows > 0 && w.column / 64 + lane < next.n_cols / 64) {
             u64 chunk = (u64)(w.first / PACKED_TILE_ROWS) * (next.n_cols / 64) + w.column / 64 + lane;
-            bulk_store(next.at + (chunk * PACKED_TILE_ROWS + w.first % PACKED_TILE_ROWS) * 128,
+            bulk_store(c.packed_at[w.matrix] + (chunk * PACKED_TILE_ROWS + w.first % PACKED_TILE_ROWS) * 128,
                        room + lane * (WARP_ROWS * 128), w.n_rows * 128);
         }
     }
@@ -230,8 +234,9 @@ template <class K> struct staged_results {
     }
 };
 
-template <class K> static __device__ __forceinline__ void gemm_staged(const struct tiles_params &t)
+template <class K> static __device__ __forceinline__ void gemm_staged(const struct cluster_params &c)
 {
+    const struct tiles_params &t = c.tiles;
     extern __shared__ __align__(1024) unsigned char shared[];
     struct pipe<K> pipe = {
         0
@@ -247,7 +252,6 @@ template <class K> static __device__ __forceinline__ void gemm_staged(const stru
     struct cluster_scheduler &w =
         *(struct cluster_scheduler *)(shared + (pipe.empty + 8 * K::n_stages - pipe.data));
     if (warp == STAGED_WARPS && elect_one()) {
-        u32 n_rows = n_rows_of(t.pairs.step, t.pairs.rows);
         prefetch_view(&t.w[0]);
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(pipe.full + 8 * i, 1);
@@ -257,15 +261,15 @@ template <class K> static __device__ __forceinline__ void gemm_staged(const stru
             barrier_begin(loaded + 8 * i, 1);
         barrier_begin(sums_ready, K::consumers);
         show_barriers();
-        w = tile_scheduler_of<K>(t.pairs, n_rows);
+        w = tile_scheduler_of<K>(c);
         if (first_tile() < w.n_tiles)
-            copy_early(t, pipe, w);
+            copy_early(c, pipe, w);
     }
     cluster_sync();
     if (warp >= STAGED_WARPS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (warp == STAGED_WARPS && elect_one())
-            produce<K>(t, pipe, w);
+            produce<K>(c, pipe, w);
         else
             wait_for_inputs();
         cluster_sync();
@@ -273,15 +277,15 @@ template <class K> static __device__ __forceinline__ void gemm_staged(const stru
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume_ping_pong<K>(
             t, w, pipe, sums_ready,
-            staged_results<K>{ t, rooms + warp * WARP_ROWS * K::pitch, loaded + 8 * warp, 0 });
+            staged_results<K>{ c, t, rooms + warp * WARP_ROWS * K::pitch, loaded + 8 * warp, 0 });
     }
 }
 
 #define GEMM_STAGED(name, N, MODE, PACKED)                                                                  \
     extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1) \
-        gemm_staged_##name##N(const __grid_constant__ struct tiles_params t)                                \
+        gemm_staged_##name##N(const __grid_constant__ struct cluster_params c)                              \
     {                                                                                                       \
-        gemm_staged<staged_kernel<N, MODE, PACKED>>(t);                                                     \
+        gemm_staged<staged_kernel<N, MODE, PACKED>>(c);                                                     \
     }
 GEMM_STAGED(packed_, 128, EPILOGUE_LINEAR, true)
 GEMM_STAGED(packed_, 192, EPILOGUE_LINEAR, true)
