@@ -133,6 +133,9 @@ static void layers_of_many_rows(void **state)
         { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2304 }, { 1024, 1024, 448 } },
         { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2688 }, { 1024, 1024, 448 } },
         { { .format = QUANT_BF16, .n_cols = 640, .n_heads = 10, .n_out = 3072 }, { 1024, 1024, 1024, 1224 } },
+        // whole waves of tiles that are normalised where they end, and a rest of other tiles
+        { { .format = QUANT_BF16, .n_cols = 768, .n_heads = 12, .n_out = 1088 },
+          { 1500, 1500, 1500, 1500, 1400, 1200 } },
     };
 
     (void)state;

@@ -14,6 +14,7 @@ enum {
     GROUP_ROWS = 64,
     MOST_STAGED_COLS = 1024, // for gemm_staged with fp32 results: with more columns it wants more stages
     STAGED_PAUSE_ROWS = 48,  // of gemm_staged
+    REST_ROWS = 80,          // of a launch for the rows that whole waves leave
     PAUSE_ROWS = 12 // gemm_cluster loses between two tiles the time of 12 weight rows of 4,096 columns
 };
 
@@ -182,6 +183,8 @@ struct rows_tile {
     const char *kernel;
     u32 n_clusters;    // in the grid
     bool staged, fp32; // gemm_staged, and the form of its results
+    u32 first_row;     // of the launch
+    u32 end_row;       // the rows from here on are another launch's; 0: none
 };
 
 static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
@@ -216,14 +219,14 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
                                      u32 max_rows)
 {
     static const struct rows_tile tiles[] = {
-        { 128, 64, true, "gemm_cluster_split_128x64", 0, false, false },
-        { 128, 96, true, "gemm_cluster_split_128x96", 0, false, false },
-        { 128, 128, true, "gemm_cluster_split_128x128", 0, false, false },
-        { 128, 96, false, "gemm_cluster_128x96", 0, false, false },
-        { 64, 64, true, "gemm_cluster_split_64x64", 0, false, false },
-        { 64, 96, true, "gemm_cluster_split_64x96", 0, false, false },
-        { 64, 168, false, "gemm_cluster_64x168", 0, false, false },
-        { 64, 192, false, "gemm_cluster_64x192", 0, false, false },
+        { 128, 64, true, "gemm_cluster_split_128x64", 0, false, false, 0, 0 },
+        { 128, 96, true, "gemm_cluster_split_128x96", 0, false, false, 0, 0 },
+        { 128, 128, true, "gemm_cluster_split_128x128", 0, false, false, 0, 0 },
+        { 128, 96, false, "gemm_cluster_128x96", 0, false, false, 0, 0 },
+        { 64, 64, true, "gemm_cluster_split_64x64", 0, false, false, 0, 0 },
+        { 64, 96, true, "gemm_cluster_split_64x96", 0, false, false, 0, 0 },
+        { 64, 168, false, "gemm_cluster_64x168", 0, false, false, 0, 0 },
+        { 64, 192, false, "gemm_cluster_64x192", 0, false, false, 0, 0 },
     };
     u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
 
@@ -260,6 +263,7 @@ static const struct {
     u32 weights;
     const char *kernels[N_CLUSTER_KINDS][2]; // [kind][several waves]
 } cluster_sizes[] = { CLUSTER_SIZE(192), CLUSTER_SIZE(176), CLUSTER_SIZE(168), CLUSTER_SIZE(128) };
+enum { N_CLUSTER_SIZES = sizeof cluster_sizes / sizeof *cluster_sizes };
 
 static enum cluster_kind cluster_kind_of(const struct gemm_params *params)
 {
@@ -286,28 +290,46 @@ static const char *staged_kernel_of(const struct cuda_plan *p, const struct gemm
     return wide ? "gemm_staged_packed_192" : "gemm_staged_packed_128";
 }
 
-// The size whose waves end first, of gemm_staged's kernels or of gemm_cluster's. None where two fifths of the
-// SMs would idle: gemm_tma is better then.
+// The rows that whole waves of such tiles take, where a kernel for few tiles takes the others: the last wave
+// would leave most clusters idle. 0: none.
+static u32 whole_waves_end(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows,
+                           struct rows_tile tile)
+{
+    u32 n_columns = divide_up(2 * params->n_pairs, tile.weights), rows = ROWS_CLUSTER * tile.rows,
+        n_whole = divide_up(max_rows, rows) * n_columns / tile.n_clusters * tile.n_clusters,
+        end = n_whole / n_columns * rows;
+
+    return cluster_kind_of(params) == CLUSTER_PLAIN && end > 0 && end < max_rows &&
+                   few_tiles_of(p, params, max_rows - end).weights > 0
+               ? end
+               : 0;
+}
+
+// The size whose waves end first, of gemm_staged's kernels or of gemm_cluster's; a rest apart must save a
+// twelfth of the time. None where two fifths of the SMs would idle: gemm_tma is better then.
 static struct rows_tile best_tile_of(const struct cuda_plan *p, const struct gemm_params *params,
                                      u32 max_rows, bool is_staged)
 {
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
-    u32 least = ~0u, pause = is_staged ? STAGED_PAUSE_ROWS : PAUSE_ROWS;
+    u32 least = ~0u / 16, pause = is_staged ? STAGED_PAUSE_ROWS : PAUSE_ROWS;
 
-    for (u32 i = 0; i < sizeof cluster_sizes / sizeof *cluster_sizes; i++) {
+    for (u32 i = 0; i < 2 * N_CLUSTER_SIZES; i++) { // of all rows, then of those in whole waves
         struct rows_tile tile = { .rows = PACKED_TILE_ROWS,
-                                  .weights = cluster_sizes[i].weights,
+                                  .weights = cluster_sizes[i % N_CLUSTER_SIZES].weights,
                                   .n_clusters = p->device.n_sms / ROWS_CLUSTER,
                                   .staged = is_staged,
                                   .fp32 = cluster_kind_of(params) == CLUSTER_PLAIN };
-        u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + pause);
-        tile.kernel = is_staged ? staged_kernel_of(p, params, tile.weights, waves)
-                                : cluster_sizes[i].kernels[cluster_kind_of(params)][waves > 1];
-        if (!tile.kernel || time >= least)
+        tile.end_row = i < N_CLUSTER_SIZES ? 0 : whole_waves_end(p, params, max_rows, tile);
+        u32 waves = rows_waves(p, params, tile.end_row ? tile.end_row : max_rows, tile),
+            time = waves * (tile.weights + pause) + (tile.end_row ? REST_ROWS : 0);
+        tile.kernel = is_staged
+                          ? staged_kernel_of(p, params, tile.weights, waves)
+                          : cluster_sizes[i % N_CLUSTER_SIZES].kernels[cluster_kind_of(params)][waves > 1];
+        if (!tile.kernel || time * (tile.end_row ? 12 : 11) >= least * 11)
             continue;
         least = time;
-        bool pays = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms &&
+        bool pays = (tile.end_row || 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms) &&
                     (is_staged || waves > 1 || params->n_cols >= LEAST_WAVE_COLS);
         best = pays ? tile : (struct rows_tile){ 0 };
     }
@@ -359,18 +381,26 @@ static void plan_rows_view(const struct cuda_plan *p, const struct gemm_params *
     CHECK(cuda_view_encode(p, &view, encoded));
 }
 
-static void launch_cluster(struct cuda_plan *p, const struct tiles_params *tiles, struct rows_tile tile)
+static void launch_cluster(struct cuda_plan *p, const struct tiles_params *tiles, struct rows_tile tile,
+                           u32 max_rows)
 {
     struct view_box pairs = { 4, tile.weights / 8 / ROWS_BOXES(tile.weights) };
     struct cluster_params params = { .tiles = *tiles,
                                      .packed_at = { tiles->pairs.packed_out.at },
-                                     .matrix_pairs = tiles->pairs.n_pairs };
+                                     .matrix_pairs = tiles->pairs.n_pairs,
+                                     .first_row = tile.first_row,
+                                     .end_row = tile.end_row ? tile.end_row : max_rows };
 
     if (tile.staged)
         plan_rows_view(p, &tiles->pairs, tile.weights, &params.tiles.w[0]);
     else
         plan_views(p, &tiles->pairs, pairs, &params.tiles);
     cuda_launch_add(p, tile.kernel, rows_shape(tile), &params, sizeof params);
+    if (tile.end_row > 0) {
+        struct rows_tile rest = few_tiles_of(p, &tiles->pairs, max_rows - tile.end_row);
+        rest.first_row = tile.end_row;
+        launch_cluster(p, tiles, rest, max_rows);
+    }
 }
 
 static const char *tma_kernel(struct hopper_tile tile)
@@ -397,7 +427,7 @@ void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gem
 
     struct rows_tile rows = cluster_tile_of(p, &tiles.pairs, part.max_rows);
     if (rows.weights > 0) {
-        launch_cluster(p, &tiles, rows);
+        launch_cluster(p, &tiles, rows, part.max_rows);
         return;
     }
     plan_views(p, params, groups_of_eight, &tiles);
@@ -428,7 +458,7 @@ bool gemm_launch_joined(struct cuda_plan *p, const struct gemm_plan *products, u
 {
     u32 max_rows = gemm_max_rows(p, &products[0].params);
     struct rows_tile tile = joined_tile_of(p, products, n, max_rows);
-    struct cluster_params params = { .tiles.pairs = products[0].params };
+    struct cluster_params params = { .tiles.pairs = products[0].params, .end_row = max_rows };
     struct gemm_params *all = &params.tiles.pairs;
 
     if (tile.weights == 0)

@@ -8,6 +8,7 @@ struct cluster_params {
     // a packed result of its own; else one.
     DEVICE_AT(u8) packed_at[3];
     u32 matrix_pairs;
+    u32 first_row, end_row; // of the launch; from a whole cluster's tile on
 };
 
 #ifdef HOST_C

@@ -23,19 +23,24 @@ enum {
 // The tiles of all clusters, in turn. Neighbours have the same weights, which are then read from memory once,
 // or the same rows (gemm_rows_first).
 struct cluster_scheduler {
-    u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
-    u32 n_pair_tiles;                           // 0: neighbours have the same weights
+    u32 first_row, n_rows, n_row_tiles; // n_rows: where the launch's rows end
+    u32 n_stages, n_tiles;              // stages of a block, tiles of a cluster
+    u32 n_pair_tiles;                   // 0: neighbours have the same weights
 };
 
 template <class K>
 static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct cluster_params &c)
 {
     const struct gemm_params &p = c.tiles.pairs;
-    u32 n_rows = n_rows_of(p.step, p.rows); // older than any launch of this step
-    u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows,
-        n_pair_tiles = (p.n_pairs + K::pairs - 1) / K::pairs;
+    u32 rows = K::couple * K::rows, n_pair_tiles = (p.n_pairs + K::pairs - 1) / K::pairs,
+        n_rows = min(n_rows_of(p.step, p.rows), c.end_row), // older than any launch of this step
+        n_row_tiles = n_rows > c.first_row ? (n_rows - c.first_row + rows - 1) / rows : 0;
 
-    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts, n_row_tiles * n_pair_tiles,
+    return { c.first_row,
+             n_rows,
+             n_row_tiles,
+             p.packed_cols / STAGE_COLUMNS / K::parts,
+             n_row_tiles * n_pair_tiles,
              gemm_rows_first(n_rows, 2 * p.n_pairs, p.packed_cols) ? n_pair_tiles : 0 };
 }
 template <class K> static __device__ __forceinline__ u32 in_couple()
@@ -58,7 +63,7 @@ template <class K>
 static __device__ __forceinline__ u32 first_row(const struct cluster_scheduler &w, u32 tile)
 {
     u32 at = w.n_pair_tiles ? tile / w.n_pair_tiles : tile % w.n_row_tiles;
-    return (at * K::couple + in_couple<K>()) * K::rows;
+    return w.first_row + (at * K::couple + in_couple<K>()) * K::rows;
 }
 template <class K>
 static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler &w, u32 tile)
