@@ -15,6 +15,7 @@
 #include "ops/layernorm/layernorm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
+#include "ops/patches/patches.h"
 #include "ops/qkv/qkv.h"
 
 // What the command multiplies, if it is one product: gate and up in unlike formats are two.
@@ -62,6 +63,8 @@ static bool is_written(const struct cuda_plan *p, const struct tape_packing *pac
         return attend_packs(p, packing);
     case OP_attend_all:
         return attend_all_packs(p) && packing == &gemm_packing_bf16;
+    case OP_patches:
+        return packing == &gemm_packing_bf16;
     case OP_layernorm:
         return layernorm_packs(p) && packing == &gemm_packing_bf16;
     default:
@@ -89,6 +92,7 @@ const struct tape_fusion cuda_fusions[] = {
     { TAPE_ALL_REDUCE, 1, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },
     { TAPE_ALL_REDUCE, 1, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, FUSE_ROWS_TOO },
     // an encoder's
+    { OP_patches, PATCHES_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_layernorm, LAYERNORM_OUT, OP_matmul_three, THREE_IN, 0, packing_of, FUSE_ROWS_IF_READ },
