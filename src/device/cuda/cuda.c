@@ -70,7 +70,7 @@ static void cuda_release(struct device *d, struct buffer *b)
 
 // Threads that copy large writes to pinned memory: one thread is slower than PCIe (measured:
 // bench/results/2026-11-28-encoder.md).
-enum { COPIERS = 4, LEAST_SHARED_BYTES = 4 << 20 };
+enum { COPIERS = 8, LEAST_SHARED_BYTES = 4 << 20 };
 
 struct staging_copy {
     unsigned char *to;
