@@ -14,7 +14,7 @@ if(CUDA_EMULATED)
   target_link_libraries(cuda_emulated PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
   # Those of which the tests below have cases. More have no PTX: attend_plain, attend_all, patches, scale_add, scatter, shuffle, weight_pack.
-  set(CUDA_EMULATED_KERNELS activate/activate angles/angles attend/attend_few conv_step/conv_step gated_norm/gated_norm latent/latent_few rmsnorm/rmsnorm rmsnorm_sum/rmsnorm_sum rope_store/rope_store
+  set(CUDA_EMULATED_KERNELS activate/activate angles/angles attend/attend_few conv_step/conv_step delta_step/delta_step gated_norm/gated_norm latent/latent_few rmsnorm/rmsnorm rmsnorm_sum/rmsnorm_sum rope_store/rope_store
     rope_store/rope_store_few sample/sample scan/scan scan/scan_blocks select/select temper/temper trellis/trellis trellis/trellis_expand)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
   list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/device/cuda/exchange.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)

@@ -1,16 +1,17 @@
 // cuda_fusions.c - which commands write the next one's packed input on CUDA: the table that tape_seal goes by
 // (device/fuse.h).
 //
-// attend and gate_up write what the matmul behind them reads; a matmul of few rows writes for the product
-// behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed too;
-// where ranks' sums lie between the two, the all-reduce does. In an encoder layernorm writes for the products
-// behind it, these for attention, and that and the activated product for the product behind each: nothing but
-// the residual stream goes through memory as fp32. Whether a pair is fused depends on the kernels of both:
-// the reader must read one form alone, and the writer's kernel must have an epilogue for it.
+// attend, delta_step and gate_up write what the matmul behind them reads; a matmul of few rows writes for the
+// product behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed
+// too; where ranks' sums lie between the two, the all-reduce does. In an encoder layernorm writes for the
+// products behind it, these for attention, and that and the activated product for the product behind each:
+// nothing but the residual stream goes through memory as fp32. Whether a pair is fused depends on the kernels
+// of both: the reader must read one form alone, and the writer's kernel must have an epilogue for it.
 #include "ops/all_reduce/all_reduce_packed.h"
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/cuda_table.h"
+#include "ops/delta_step/delta_step.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/layernorm/layernorm.h"
 #include "ops/matmul/matmul.h"
@@ -61,6 +62,8 @@ static bool is_written(const struct cuda_plan *p, const struct tape_packing *pac
         return all_reduce_packs(p, packing);
     case OP_attend:
         return attend_packs(p, packing);
+    case OP_delta_step:
+        return delta_step_packs(p);
     case OP_attend_all:
         return attend_all_packs(p) && packing == &gemm_packing_bf16;
     case OP_patches:
@@ -84,6 +87,7 @@ static const struct tape_packing *packing_of(struct device *d, const struct tape
 const struct tape_fusion cuda_fusions[] = {
     // writer, its result        reader, its input and norm
     { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
+    { OP_delta_step, DELTA_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },

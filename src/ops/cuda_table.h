@@ -16,6 +16,7 @@ struct gemm_plan matmul_three_gemm(const struct cuda_plan *p, u32 m); // one of 
 struct gemm_plan qkv_gemm(const struct cuda_plan *p);
 struct gemm_plan gate_up_gemm(const struct cuda_plan *p);
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing);
+bool delta_step_packs(const struct cuda_plan *p); // so can this
 // Does attention over all rows read and write packed rows? Can layernorm write them?
 bool attend_all_packs(const struct cuda_plan *p);
 bool layernorm_packs(const struct cuda_plan *p);

@@ -20,6 +20,30 @@ static void states_and_outputs_of_every_shape(void **state)
             }
 }
 
+// Rows that the operation packs for the product behind it.
+static void steps_packed_for_the_product_behind(void **state)
+{
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q4_K, QUANT_Q8_0, QUANT_BF16 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (uint32_t r = 0; r < 4; r++) {
+            struct op_shape c = { .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .past = r % 2 ? 7 : 0,
+                                  .n_heads = 16,
+                                  .n_kv_heads = 8,
+                                  .head_dim = 128,
+                                  .n_out = 128,
+                                  .n_cols = 96,
+                                  .format = kinds[i],
+                                  .window = SCAN_DELTA,
+                                  .limit = 5e-4 };
+            compare("delta_step, matmul", &c, record_delta_step_then_matmul);
+        }
+}
+
 // Prompts, which go by blocks of rows: alone, behind decode rows, from any position, with states kept inside
 // a block, and the same by rows.
 static void prompts_by_blocks(void **state)
@@ -49,6 +73,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_and_outputs_of_every_shape),
+        cmocka_unit_test(steps_packed_for_the_product_behind),
         cmocka_unit_test(prompts_by_blocks),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -7,9 +7,8 @@
 // A_log.
 #include "models/recurrent/qwen35.h"
 #include "models/binding/layer_config.h"
-#include "ops/gated_norm/gated_norm.h"
+#include "ops/delta_step/delta_step.h"
 #include "ops/matmul/matmul.h"
-#include "ops/rmsnorm/rmsnorm.h"
 
 static const struct config_key dense_config[] = {
     QWEN35_CONFIG,
@@ -108,68 +107,88 @@ static void gated_attention(struct tape *t, const struct model_stage *s, uint32_
     op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .add = x });
 }
 
-static void project(struct tape *t, struct tensor in, const struct weight *w, struct tensor out)
+struct delta_tensors {              // what a delta net's commands hand on
+    struct tensor mixed, convolved; // q, k and v
+    struct tensor z, out;           // the gated norm's gate and result
+    struct tensor dt, beta;         // the recurrence's gates
+};
+
+// The normed row times four matrices. Those of the gates are short, and often in a format of their own.
+static void record_delta_in(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                            const struct delta_tensors *d)
 {
-    op_matmul(t, (struct matmul){ .out = out, .in = in, .w = w });
+    const struct qwen35_weights *w = stage_layer_own(s, l);
+    struct matmul_normed in = { .out = d->mixed,
+                                .more = d->z,
+                                .in = x,
+                                .norm = stage_layer(s, l)->attn_norm,
+                                .w = w->mixed,
+                                .v = w->z,
+                                .eps = s->model->factors.eps },
+                         gates = in;
+
+    gates.out = d->dt;
+    gates.more = d->beta;
+    gates.w = w->alpha;
+    gates.v = w->beta;
+    op_matmul_normed(t, in);
+    op_matmul_normed(t, gates);
 }
 
-// What the recurrence makes of the convolved q, k and v.
-static void record_scan(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor mixed,
-                        const struct tensor gates[2], struct tensor out)
+static void record_delta_step(struct tape *t, const struct model_stage *s, uint32_t l,
+                              const struct delta_tensors *d)
 {
     const struct qwen35_config *c = s->model->own;
     const struct qwen35_weights *w = stage_layer_own(s, l);
+    struct state_rows states = s->states[l - s->first];
     uint32_t n_keys = c->n_k_heads * c->d_k;
 
-    op_scan(t, (struct scan){ .out = out,
-                              .in = mixed,
-                              .dt = gates[0],
-                              .beta = gates[1],
-                              .a = w->a,
-                              .dt_bias = w->dt_bias,
-                              .states = s->states[l - s->first],
-                              .state_at = conv_step_words(c->n_mixed, c->kernel),
-                              .n_heads = c->n_v_heads,
-                              .n_k_heads = c->n_k_heads,
-                              .d_k = c->d_k,
-                              .d_v = c->d_v,
-                              .k_at = n_keys,
-                              .v_at = 2 * n_keys,
-                              .flags = SCAN_DELTA | (is_gguf(s->model) ? SCAN_TILED : SCAN_LOG_A) });
+    op_delta_step(t, &(struct delta_step){
+                         .conv = { .out = d->convolved,
+                                   .in = d->mixed,
+                                   .w = w->conv,
+                                   .states = states,
+                                   .flags = CONV_SILU },
+                         .scan = { .out = d->out,
+                                   .in = d->convolved,
+                                   .dt = d->dt,
+                                   .beta = d->beta,
+                                   .a = w->a,
+                                   .dt_bias = w->dt_bias,
+                                   .states = states,
+                                   .state_at = conv_step_words(c->n_mixed, c->kernel),
+                                   .n_heads = c->n_v_heads,
+                                   .n_k_heads = c->n_k_heads,
+                                   .d_k = c->d_k,
+                                   .d_v = c->d_v,
+                                   .k_at = n_keys,
+                                   .v_at = 2 * n_keys,
+                                   .flags = SCAN_DELTA | (is_gguf(s->model) ? SCAN_TILED : SCAN_LOG_A) },
+                         .norm = { .out = d->out,
+                                   .in = d->out,
+                                   .z = d->z,
+                                   .scale = w->norm,
+                                   .n_groups = c->n_v_heads,
+                                   .eps = s->model->factors.eps } });
 }
 
 static void delta_net(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)
 {
     const struct qwen35_config *c = s->model->own;
     const struct qwen35_weights *w = stage_layer_own(s, l);
-    float eps = s->model->factors.eps;
-    struct tensor normed = tape_tensor(t, x.n_cols, ROWS_STEP), mixed = tape_tensor(t, c->n_mixed, ROWS_STEP),
-                  convolved = tape_tensor(t, c->n_mixed, ROWS_STEP),
-                  z = tape_tensor(t, c->n_values, ROWS_STEP), out = tape_tensor(t, c->n_values, ROWS_STEP),
-                  gates[] = { tape_tensor(t, c->n_v_heads, ROWS_STEP),
-                              tape_tensor(t, c->n_v_heads, ROWS_STEP) };
+    const struct delta_tensors d = { .mixed = tape_tensor(t, c->n_mixed, ROWS_STEP),
+                                     .convolved = tape_tensor(t, c->n_mixed, ROWS_STEP),
+                                     .z = tape_tensor(t, c->n_values, ROWS_STEP),
+                                     .out = tape_tensor(t, c->n_values, ROWS_STEP),
+                                     .dt = tape_tensor(t, c->n_v_heads, ROWS_STEP),
+                                     .beta = tape_tensor(t, c->n_v_heads, ROWS_STEP) };
 
     tape_label(t, "layer%u.delta_in", l);
-    op_rmsnorm(t,
-               (struct rmsnorm){ .out = normed, .in = x, .scale = stage_layer(s, l)->attn_norm, .eps = eps });
-    project(t, normed, w->mixed, mixed);
-    project(t, normed, w->z, z);
-    project(t, normed, w->alpha, gates[0]);
-    project(t, normed, w->beta, gates[1]);
-    tape_label(t, "layer%u.delta_conv", l);
-    op_conv_step(t, (struct conv_step){ .out = convolved,
-                                        .in = mixed,
-                                        .w = w->conv,
-                                        .states = s->states[l - s->first],
-                                        .flags = CONV_SILU });
-    tape_label(t, "layer%u.delta_scan", l);
-    record_scan(t, s, l, convolved, gates, out);
-    tape_label(t, "layer%u.delta_norm", l);
-    op_gated_norm(
-        t, (struct gated_norm){
-               .out = out, .in = out, .z = z, .scale = w->norm, .n_groups = c->n_v_heads, .eps = eps });
+    record_delta_in(t, s, l, x, &d);
+    tape_label(t, "layer%u.delta_step", l);
+    record_delta_step(t, s, l, &d);
     tape_label(t, "layer%u.delta_out", l);
-    op_matmul(t, (struct matmul){ .out = x, .in = out, .w = w->out, .add = x });
+    op_matmul(t, (struct matmul){ .out = x, .in = d.out, .w = w->out, .add = x });
 }
 
 static void mix(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

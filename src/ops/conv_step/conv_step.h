@@ -44,6 +44,8 @@ struct conv_step {
     uint32_t flags;                  // CONV_*
 };
 void op_conv_step(struct tape *t, struct conv_step c);
+// Fills args; false after tape_fail. For operations of which this is a part.
+bool conv_step_check(struct tape *t, const struct conv_step *c, struct conv_step_args *args);
 // Words of a state.
 static inline uint32_t conv_step_words(uint32_t n_channels, uint32_t kernel)
 {

@@ -37,4 +37,6 @@ struct gated_norm {
     float eps;
 };
 void op_gated_norm(struct tape *t, struct gated_norm g);
+// Fills args; false after tape_fail. For operations of which this is a part.
+bool gated_norm_check(struct tape *t, const struct gated_norm *g, struct gated_norm_args *args);
 #endif

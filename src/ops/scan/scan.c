@@ -32,34 +32,43 @@ static bool tensors_check(struct tape *t, const struct scan *s)
     return false;
 }
 
+bool scan_check(struct tape *t, const struct scan *s, struct scan_args *args)
+{
+    uint64_t n_words = (uint64_t)s->n_heads * s->d_k * s->d_v;
+
+    if (!heads_check(t, s) || !tensors_check(t, s))
+        return false;
+    if (s->state_at + n_words > s->states.n_words) {
+        tape_fail(t, "scan: a state of %llu words at %u of %u", (unsigned long long)n_words, s->state_at,
+                  s->states.n_words);
+        return false;
+    }
+    *args = (struct scan_args){ .n_heads = s->n_heads,
+                                .n_k_heads = s->n_k_heads,
+                                .d_k = s->d_k,
+                                .d_v = s->d_v,
+                                .flags = s->flags,
+                                .in_cols = s->in.n_cols,
+                                .q_at = s->q_at,
+                                .k_at = s->k_at,
+                                .v_at = s->v_at,
+                                .dt_cols = s->dt.n_cols,
+                                .dt_at = s->dt_at,
+                                .beta_cols = s->beta.n_cols,
+                                .beta_at = s->beta_at,
+                                .state_words = s->states.n_words,
+                                .state_at = s->state_at,
+                                .t_min = s->t_min,
+                                .t_max = s->t_max };
+    return true;
+}
+
 void op_scan(struct tape *t, struct scan s)
 {
-    uint64_t n_words = (uint64_t)s.n_heads * s.d_k * s.d_v;
+    struct scan_args args;
 
-    if (!heads_check(t, &s) || !tensors_check(t, &s))
+    if (!scan_check(t, &s, &args))
         return;
-    if (s.state_at + n_words > s.states.n_words) {
-        tape_fail(t, "scan: a state of %llu words at %u of %u", (unsigned long long)n_words, s.state_at,
-                  s.states.n_words);
-        return;
-    }
-    struct scan_args args = { .n_heads = s.n_heads,
-                              .n_k_heads = s.n_k_heads,
-                              .d_k = s.d_k,
-                              .d_v = s.d_v,
-                              .flags = s.flags,
-                              .in_cols = s.in.n_cols,
-                              .q_at = s.q_at,
-                              .k_at = s.k_at,
-                              .v_at = s.v_at,
-                              .dt_cols = s.dt.n_cols,
-                              .dt_at = s.dt_at,
-                              .beta_cols = s.beta.n_cols,
-                              .beta_at = s.beta_at,
-                              .state_words = s.states.n_words,
-                              .state_at = s.state_at,
-                              .t_min = s.t_min,
-                              .t_max = s.t_max };
     struct command *c = tape_add(t, OP_scan, "scan", &args, sizeof args);
     tape_reads(t, c, s.in);
     tape_reads(t, c, s.dt);

@@ -19,12 +19,6 @@ template <u32 J> struct scan_room {             // J: numbers of a slice
     u32 to[GROUP];
 };
 
-static __device__ __forceinline__ f32 slices_sum(f32 v)
-{
-    v += __shfl_xor_sync(~0u, v, 8);
-    return v + __shfl_xor_sync(~0u, v, 16);
-}
-
 // How many of the rows from `row` on, GROUP at most, belong to one sequence. The same in all lanes of all
 // warps.
 static __device__ __forceinline__ u32 rows_of_group(const struct step *step, u32 row)
@@ -68,43 +62,6 @@ static __device__ void take_rows(const struct scan_params &p, u32 head, u32 colu
     }
 }
 
-// Moves the thread's numbers of its column on by a row. Returns S^T q, in all four slices.
-template <u32 J>
-static __device__ __forceinline__ f32 move_on(f32 (&state)[J], const struct scan_room<J> &room, u32 i,
-                                              u32 slice, f32 v, bool delta)
-{
-    const float4 *k = (const float4 *)room.k[i][slice], *q = (const float4 *)room.q[i][slice];
-    f32 decay = room.decay[i], d = room.factor[i] * v, sum[4] = { 0, 0, 0, 0 };
-
-    if (delta) {
-#pragma unroll
-        for (u32 j = 0; j < J / 4; j++) {
-            float4 key = k[j];
-            sum[0] += key.x * state[4 * j];
-            sum[1] += key.y * state[4 * j + 1];
-            sum[2] += key.z * state[4 * j + 2];
-            sum[3] += key.w * state[4 * j + 3];
-        }
-        f32 found = slices_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-        d = room.factor[i] * (v - decay * (room.k_factor[i] * found));
-        sum[0] = sum[1] = sum[2] = sum[3] = 0;
-    }
-    d *= room.k_factor[i];
-#pragma unroll
-    for (u32 j = 0; j < J / 4; j++) {
-        float4 key = k[j], query = q[j];
-        state[4 * j] = decay * state[4 * j] + key.x * d;
-        state[4 * j + 1] = decay * state[4 * j + 1] + key.y * d;
-        state[4 * j + 2] = decay * state[4 * j + 2] + key.z * d;
-        state[4 * j + 3] = decay * state[4 * j + 3] + key.w * d;
-        sum[0] += query.x * state[4 * j];
-        sum[1] += query.y * state[4 * j + 1];
-        sum[2] += query.z * state[4 * j + 2];
-        sum[3] += query.w * state[4 * j + 3];
-    }
-    return room.q_factor[i] * slices_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
-
 template <u32 J>
 static __device__ __forceinline__ void give_state(const struct scan_params &p, const f32 (&state)[J],
                                                   u32 slice, f32 *to)
@@ -139,7 +96,11 @@ template <u32 J> static __device__ void scan_walk(const struct scan_params &p, u
         take_rows(p, head, column, row, n, room);
         __syncthreads();
         for (u32 i = 0; i < n; i++) {
-            f32 v = room.v[i][own], out = move_on(state, room, i, slice, v, delta) + skip * v;
+            f32 v = room.v[i][own];
+            f32 out = scan_move_on(state, (const float4 *)room.k[i][slice], (const float4 *)room.q[i][slice],
+                                   { room.decay[i], room.factor[i], room.q_factor[i], room.k_factor[i] }, v,
+                                   delta) +
+                      skip * v;
             if (inside && slice == 0)
                 p.out[((u64)(row + i) * a.n_heads + head) * a.d_v + column + own] = out;
             if (inside && room.to[i] != STATE_NONE)

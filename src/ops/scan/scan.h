@@ -58,4 +58,6 @@ struct scan {
     float t_min, t_max;
 };
 void op_scan(struct tape *t, struct scan s);
+// Fills args; false after tape_fail. For operations of which this is a part.
+bool scan_check(struct tape *t, const struct scan *s, struct scan_args *args);
 #endif
