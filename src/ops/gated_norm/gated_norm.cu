@@ -7,6 +7,8 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/gated_norm/gated_norm_cuda.h"
 
+enum { AT_ONCE = 4 }; // numbers of a thread
+
 static __device__ __forceinline__ f32 gate_of(f32 z, u32 flags)
 {
     return (flags & GATED_SIGMOID ? 1 : z) / (1 + expf(-z));
@@ -29,8 +31,18 @@ static __device__ __forceinline__ void norm_group(const struct gated_norm_params
     }
     if (scale)
         factor = norm_factor(sum(squares), n, p.args.eps);
-    for (u32 c = first; c < n; c += step)
-        p.out[at + c] = in[c] * gate_of(z[c], flags) * factor * (scale ? scale[c] : 1);
+    for (u32 c = first; c < n; c += AT_ONCE * step) {
+        f32 x[AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++) // before the first store, which may be to the same memory
+            if (c + i * step < n)
+                x[i] = in[c + i * step] * gate_of(z[c + i * step], flags) * factor *
+                       (scale ? scale[c + i * step] : 1);
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++)
+            if (c + i * step < n)
+                p.out[at + c + i * step] = x[i];
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(128)

@@ -1,4 +1,4 @@
-// rope_store_cuda.c - the operation's launch: a warp for each head of q, k and v.
+// rope_store_cuda.c - the operation's launch: a warp for each head of q, k and v, or, of few rows, a block.
 #include "ops/rope_store/rope_store_cuda.h"
 #include "ops/cuda_table.h"
 
@@ -7,10 +7,11 @@ enum { FEW_ROWS = 16 };
 void rope_store_launch(struct cuda_plan *p, const struct rope_store_params *params)
 {
     u32 n_heads = params->args.n_heads + 2 * params->args.pages.n_kv_heads;
-    bool few = p->tape.max_rows <= FEW_ROWS && !p->tape.invariant;
-    struct cuda_shape shape = { { (n_heads + 3) / 4, p->tape.max_rows, 1 },
-                                128,
-                                few ? 4 * 3 * params->args.pages.head_dim * (u32)sizeof(f32) : 0 };
+    bool few = p->tape.max_rows <= FEW_ROWS && !p->tape.invariant &&
+               params->args.pages.head_dim <= 4 * ROPE_FEW_THREADS;
+    struct cuda_shape shape = { { few ? n_heads : (n_heads + 3) / 4, p->tape.max_rows, 1 },
+                                few ? ROPE_FEW_THREADS : 128,
+                                0 };
 
     cuda_launch_add(p, few ? "rope_store_few" : "rope_store", shape, params, sizeof *params);
 }

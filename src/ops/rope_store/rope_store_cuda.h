@@ -17,6 +17,8 @@ struct rope_store_params {
     struct rope_store_args args;
 };
 
+enum { ROPE_FEW_THREADS = 128 }; // of rope_store_few: for heads of four times as many dims at most
+
 #ifdef HOST_C
 #include "device/cuda/cuda.h"
 
