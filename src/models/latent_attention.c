@@ -2,8 +2,7 @@
 #include "models/latent_attention.h"
 #include <math.h>
 #include "models/blocks.h"
-#include "ops/latent/latent.h"
-#include "ops/matmul/matmul.h"
+#include "ops/latent_block/latent_block.h"
 #include "ops/temper/temper.h"
 
 // Of the norms on latents: fixed in the reference implementations, whatever the model's own is, and in no
@@ -67,80 +66,95 @@ void latent_attention_factors(struct model *m)
     m->factors.attend = stretched * stretched / sqrtf((float)c->key);
 }
 
-// The queries of all heads, as they would be expanded; and what the token's key is made of, a product of the
-// same rows.
-static struct tensor record_queries(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
-                                    struct tensor kv)
+// The products to the latents of queries and keys, and from the former to the queries of all heads, as they
+// would be expanded. Without such a latent the first makes the queries.
+static void plan_queries(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                         struct latent_block *b)
 {
     const struct latent_config *c = s->model->own;
     const struct latent_weights *w = stage_layer_own(s, l);
     struct tensor q = tape_tensor(t, c->n_q, ROWS_STEP),
                   first = w->q ? q : tape_tensor(t, c->q_latent, ROWS_STEP);
 
-    op_matmul_normed(t, (struct matmul_normed){ .out = first,
-                                                .more = kv,
-                                                .in = x,
-                                                .norm = stage_layer(s, l)->attn_norm,
-                                                .w = w->q ? w->q : w->q_a,
-                                                .v = w->kv_a,
-                                                .eps = s->model->factors.eps });
-    if (!w->q)
-        op_matmul_normed(t, (struct matmul_normed){
-                                .out = q, .in = first, .norm = w->q_a_norm, .w = w->q_b, .eps = latent_eps });
-    return q;
+    b->down = (struct matmul_normed){ .out = first,
+                                      .more = tape_tensor(t, c->n_kv, ROWS_STEP),
+                                      .in = x,
+                                      .norm = stage_layer(s, l)->attn_norm,
+                                      .w = w->q ? w->q : w->q_a,
+                                      .v = w->kv_a,
+                                      .eps = s->model->factors.eps };
+    b->up = (struct matmul_normed){
+        .out = q, .in = first, .norm = w->q_a_norm, .w = w->q ? NULL : w->q_b, .eps = latent_eps
+    };
 }
 
-// The token's key to its page; the queries in the latent space.
-static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
-                                struct tensor angles)
+// The token's key to its page; the queries in the latent space; attention there, and out of it.
+static void plan_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor angles,
+                           struct latent_block *b)
 {
     const struct latent_config *c = s->model->own;
     const struct latent_weights *w = stage_layer_own(s, l);
-    struct tensor kv = tape_tensor(t, c->n_kv, ROWS_STEP),
-                  absorbed = tape_tensor(t, c->n_heads * c->n_kv, ROWS_STEP);
+
+    b->store = (struct latent_store){ .in = b->down.more,
+                                      .norm = w->kv_a_norm,
+                                      .angles = angles,
+                                      .pages = s->pages[l - s->first],
+                                      .pairs = s->model->pairs,
+                                      .eps = latent_eps };
+    b->absorb = (struct latent_project){ .out = tape_tensor(t, c->n_heads * c->n_kv, ROWS_STEP),
+                                         .in = b->up.out,
+                                         .w = w->k_b,
+                                         .angles = angles,
+                                         .n_heads = c->n_heads,
+                                         .pairs = s->model->pairs };
+    b->attend = (struct latent_attend){ .out = tape_tensor(t, c->n_heads * c->latent, ROWS_STEP),
+                                        .q = b->absorb.out,
+                                        .pages = b->store.pages,
+                                        .latent_dims = c->latent,
+                                        .scale = s->model->factors.attend };
+    b->expand = (struct latent_project){
+        .out = tape_tensor(t, c->n_out, ROWS_STEP), .in = b->attend.out, .w = w->v_b, .n_heads = c->n_heads
+    };
+}
+
+static void record_parts(struct tape *t, const struct model_stage *s, uint32_t l,
+                         const struct latent_block *b, bool tempers)
+{
+    const struct latent_config *c = s->model->own;
+    struct tensor absorbed = b->absorb.out;
 
     tape_label(t, "layer%u.qkv", l);
-    struct tensor q = record_queries(t, s, l, x, kv);
-    op_latent_qk(t,
-                 (struct latent_store){ .in = kv,
-                                        .norm = w->kv_a_norm,
-                                        .angles = angles,
-                                        .pages = s->pages[l - s->first],
-                                        .pairs = s->model->pairs,
-                                        .eps = latent_eps },
-                 (struct latent_project){ .out = absorbed,
-                                          .in = q,
-                                          .w = w->k_b,
-                                          .angles = angles,
-                                          .n_heads = c->n_heads,
-                                          .pairs = s->model->pairs });
-    if (c->beta > 0 && s->history_stride > s->model->config.rope[0].original_context) // else it is 1
+    op_matmul_normed(t, b->down);
+    if (b->up.w)
+        op_matmul_normed(t, b->up);
+    op_latent_qk(t, b->store, b->absorb);
+    if (tempers)
         op_temper(t, (struct temper){ .out = absorbed,
                                       .in = absorbed,
                                       .beta = c->beta,
                                       .period = s->model->config.rope[0].original_context });
-    return absorbed;
+    tape_label(t, "layer%u.attend", l);
+    op_latent_attend(t, b->attend);
+    tape_label(t, "layer%u.attn_out", l);
+    op_latent_project(t, b->expand);
+    op_matmul(t, b->out);
 }
 
 void latent_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                       struct tensor angles)
 {
     const struct latent_config *c = s->model->own;
-    const struct latent_weights *w = stage_layer_own(s, l);
-    struct tensor q = record_qkv(t, s, l, x, angles),
-                  attended = tape_tensor(t, c->n_heads * c->latent, ROWS_STEP),
-                  values = tape_tensor(t, c->n_out, ROWS_STEP);
+    // else its factor is 1
+    bool tempers = c->beta > 0 && s->history_stride > s->model->config.rope[0].original_context;
+    struct latent_block b;
 
-    tape_label(t, "layer%u.attend", l);
-    op_latent_attend(t, (struct latent_attend){ .out = attended,
-                                                .q = q,
-                                                .pages = s->pages[l - s->first],
-                                                .latent_dims = c->latent,
-                                                .scale = s->model->factors.attend });
-    tape_label(t, "layer%u.attn_out", l);
-    op_latent_project(
-        t, (struct latent_project){ .out = values, .in = attended, .w = w->v_b, .n_heads = c->n_heads });
-    op_matmul(
-        t, (struct matmul){ .out = x, .in = values, .w = stage_layer(s, l)->o, .add = block_rank_add(s, x) });
+    plan_queries(t, s, l, x, &b);
+    plan_attention(t, s, l, angles, &b);
+    b.out = (struct matmul){
+        .out = x, .in = b.expand.out, .w = stage_layer(s, l)->o, .add = block_rank_add(s, x)
+    };
+    tape_label(t, "layer%u.attention", l);
+    if (tempers || s->model->n_ranks || !op_latent_block(t, &b))
+        record_parts(t, s, l, &b, tempers);
     block_rank_sum(t, s, x);
 }

@@ -43,10 +43,10 @@ static double share_used(const struct stacks *s, uint32_t n_rows)
 static bool multiplies(uint32_t op)
 {
     return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_three || op == OP_matmul_normed ||
-           op == OP_qkv || op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts || op == OP_route ||
-           op == OP_latent_project || op == OP_latent_qk || op == OP_experts_up || op == OP_experts_down ||
-           op == OP_moe || op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted ||
-           op == OP_gate_up_adapted;
+           op == OP_qkv || op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts ||
+           op == OP_route || op == OP_latent_project || op == OP_latent_qk || op == OP_latent_block ||
+           op == OP_experts_up || op == OP_experts_down || op == OP_moe || op == OP_lora ||
+           op == OP_matmul_adapted || op == OP_qkv_adapted || op == OP_gate_up_adapted;
 }
 
 static void add_weight(struct cost *cost, const struct command *c, uint32_t operand, uint32_t n_rows)
@@ -161,7 +161,8 @@ static void add_pages(struct cost *cost, const struct command *c, const struct s
         cost->page_bytes += both_bytes(&rope->pages) * step->n_rows;
     else if (c->op == OP_qkv || c->op == OP_qkv_adapted) // whose arguments begin alike
         cost->page_bytes += both_bytes(&qkv->rope.pages) * step->n_rows;
-    else if (c->op == OP_latent_store || c->op == OP_latent_qk) // whose arguments begin with the store's
+    else if (c->op == OP_latent_store || c->op == OP_latent_qk ||
+             c->op == OP_latent_block) // whose arguments begin with the store's
         cost->page_bytes += token_bytes(&latent->pages, latent->pages.k_format) * step->n_rows;
 }
 

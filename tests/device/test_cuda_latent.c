@@ -164,6 +164,48 @@ static void keys_and_queries_in_one(void **state)
         }
 }
 
+// One launch, and shapes that it leaves to the parts: formats, odd sizes, pages of F32. Pasts of one block,
+// and such that are split.
+static void blocks_of_one_row(void **state)
+{
+    static const uint32_t pasts[] = { 0, 15, 16, 40, 100, 127, 128, 300, 470, 600 };
+    static const struct {
+        enum quant format;
+        uint32_t key, latent, n_heads, n_cols;
+        record *record;
+        bool fused;
+    } blocks[] = { { QUANT_Q4_0, 576, 512, 20, 2048, record_latent_block, true },
+                   { QUANT_Q8_0, 576, 512, 20, 2048, record_latent_block, true },
+                   { QUANT_Q4_0, 576, 512, 16, 1024, record_wide_latent_block, true },
+                   { QUANT_Q5_0, 576, 512, 20, 2048, record_latent_block, false },
+                   { QUANT_Q8_0, 96, 64, 5, 256, record_latent_block, false } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        for (uint32_t n = 0; n < sizeof pasts / sizeof *pasts; n++) {
+            struct op_shape c = { .format = blocks[i].format,
+                                  .rows = 1,
+                                  .most_rows = 1,
+                                  .past = pasts[n],
+                                  .head_dim = blocks[i].key,
+                                  .n_out = blocks[i].latent,
+                                  .n_heads = blocks[i].n_heads,
+                                  .n_kv_heads = 1,
+                                  .n_cols = blocks[i].n_cols,
+                                  .k_format = page_formats[(i + n) % 3],
+                                  .pairs = n % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                                  .limit = 1e-4 };
+            struct sides s;
+            sides_open(&s, gpu, &c, blocks[i].record);
+            struct cuda_tape *native = s.fast.tape->native;
+            assert_int_equal(native->plan.n_launches == 1, blocks[i].fused);
+            sides_compare(&s, "latent_block", &c);
+            check_graph(&s.fast);
+            sides_close(&s);
+        }
+}
+
 // A row's result with --invariant: alone in the step, and last of many.
 static void a_row_has_the_same_bits_in_any_company(void **state)
 {
@@ -224,6 +266,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(keys_of_every_format),
         cmocka_unit_test(projections_of_every_format),
         cmocka_unit_test(keys_and_queries_in_one),
+        cmocka_unit_test(blocks_of_one_row),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

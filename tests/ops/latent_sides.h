@@ -2,7 +2,7 @@
 // device_sides.h.
 #pragma once
 #include "ops/device_sides.h"
-#include "ops/latent/latent.h"
+#include "ops/latent_block/latent_block.h"
 
 // head_dim is the key's, n_out the latent's; the rest of a key rotates. n_cols: of a head's matrix.
 static struct pages latent_pages(struct side *s, const struct op_shape *c)
@@ -71,6 +71,53 @@ static inline void record_latent_attend(struct side *s, const struct op_shape *c
     a.q = side_tensor(s, c->n_heads * c->head_dim, ROWS_STEP);
     a.out = side_tensor(s, c->n_heads * c->n_out, ROWS_STEP);
     op_latent_attend(s->tape, a);
+}
+
+// A layer's attention: n_cols columns, a latent of n_out numbers; queries and values of a head have n_q and
+// n_value.
+static inline bool record_latent_block_of(struct side *s, const struct op_shape *c, uint32_t q_latent,
+                                          uint32_t n_q, uint32_t n_value)
+{
+    uint32_t n_rotated = c->head_dim - c->n_out, n = c->n_heads;
+    struct latent_block b = { .down = { .norm = side_vector(s, c->n_cols),
+                                        .w = side_weight(s, c->format, q_latent, c->n_cols),
+                                        .v = side_weight(s, c->format, c->head_dim, c->n_cols),
+                                        .eps = 1e-5f },
+                              .up = { .norm = side_vector(s, q_latent),
+                                      .w = side_weight(s, c->format, n * n_q, q_latent),
+                                      .eps = 1e-6f },
+                              .store = { .norm = side_vector(s, c->n_out),
+                                         .angles = side_tensor(s, n_rotated, ROWS_STEP),
+                                         .pages = latent_pages(s, c),
+                                         .pairs = c->pairs,
+                                         .eps = 1e-6f },
+                              .absorb = { .w = side_weight(s, c->format, n * c->n_out, n_q - n_rotated),
+                                          .n_heads = n,
+                                          .pairs = c->pairs },
+                              .attend = { .latent_dims = c->n_out, .scale = 0.05f },
+                              .expand = { .w = side_weight(s, c->format, n * n_value, c->n_out),
+                                          .n_heads = n },
+                              .out = { .w = side_weight(s, c->format, c->n_cols, n * n_value) } };
+    b.down.out = b.up.in = tape_tensor(s->tape, q_latent, ROWS_STEP);
+    b.down.more = b.store.in = tape_tensor(s->tape, c->head_dim, ROWS_STEP);
+    b.up.out = b.absorb.in = tape_tensor(s->tape, n * n_q, ROWS_STEP);
+    b.absorb.out = b.attend.q = tape_tensor(s->tape, n * c->head_dim, ROWS_STEP);
+    b.attend.out = b.expand.in = tape_tensor(s->tape, n * c->n_out, ROWS_STEP);
+    b.expand.out = b.out.in = tape_tensor(s->tape, n * n_value, ROWS_STEP);
+    b.absorb.angles = b.store.angles;
+    b.attend.pages = b.store.pages;
+    b.down.in = b.out.add = b.out.out = side_tensor(s, c->n_cols, ROWS_STEP);
+    return op_latent_block(s->tape, &b);
+}
+
+static inline void record_latent_block(struct side *s, const struct op_shape *c)
+{
+    assert_true(record_latent_block_of(s, c, 768, 256, 256));
+}
+
+static inline void record_wide_latent_block(struct side *s, const struct op_shape *c)
+{
+    assert_true(record_latent_block_of(s, c, 1536, 192, 128));
 }
 
 static const struct {

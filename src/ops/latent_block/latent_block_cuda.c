@@ -1,0 +1,179 @@
+// latent_block_cuda.c - the operation's launch: one, where the shapes and formats are those of its kernel and
+// all weights of a block fit its shared memory; else the parts'.
+#include "ops/latent_block/latent_block_cuda.h"
+#include "base/divide.h"
+#include "gemm/cuda/gemm_kernels.h"
+#include "ops/cuda_table.h"
+
+static const u32 operands[BLOCK_N_PRODUCTS] = { LATENT_BLOCK_Q_A, LATENT_BLOCK_Q_B, LATENT_BLOCK_K_B,
+                                                LATENT_BLOCK_V_B, LATENT_BLOCK_O };
+
+static const char *kernel_of(const struct cuda_plan *p, const struct latent_block_args *a)
+{
+    static const char *const names[][KV_Q8_0 + 1] = {
+        { [KV_F16] = "latent_block_q4_0_f16",
+          [KV_BF16] = "latent_block_q4_0_bf16",
+          [KV_Q8_0] = "latent_block_q4_0_q8_0" },
+        { [KV_F16] = "latent_block_q8_0_f16",
+          [KV_BF16] = "latent_block_q8_0_bf16",
+          [KV_Q8_0] = "latent_block_q8_0_q8_0" },
+    };
+    u32 format = cuda_weight(p, LATENT_BLOCK_Q_A)->format;
+
+    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
+        if (cuda_weight(p, operands[i])->format != format)
+            return NULL;
+    if (cuda_weight(p, LATENT_BLOCK_KV_A)->format != format ||
+        (format != QUANT_Q4_0 && format != QUANT_Q8_0) || a->store.pages.k_format > KV_Q8_0)
+        return NULL;
+    const char *name = names[format == QUANT_Q8_0][a->store.pages.k_format];
+    return name && cuda_has_kernel(p, name) ? name : NULL;
+}
+
+static bool shapes_suit(const struct cuda_plan *p, const struct latent_block_args *a)
+{
+    const struct latent_project_args *q = &a->absorb;
+    u32 n_blocks = p->device.n_sms;
+
+    return p->device.capability >= 90 && !q->exact && a->store.pages.head_dim == LATENT_KEY &&
+           a->store.latent_dims == LATENT_VALUE && a->n_cols % 32 == 0 && a->n_cols <= 8 * BLOCK_THREADS &&
+           a->q_latent % 32 == 0 && a->q_latent <= 8 * BLOCK_THREADS && q->n_cols % 32 == 0 &&
+           q->n_cols <= 512 && a->n_value % 32 == 0 && q->n_rotated % 8 == 0 &&
+           q->n_heads * a->n_value <= 16 * BLOCK_THREADS && q->n_heads * a->n_value >= BLOCK_GROUP * n_blocks;
+}
+
+// Deals eights of rows to the blocks. Returns the bytes of a block's.
+static u32 deal(struct latent_rows *r, u32 format, u32 n_rows, u32 n_cols, u32 n_blocks)
+{
+    const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
+                           layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
+    u32 n = n_rows / BLOCK_GROUP, all = 0;
+
+    r->each = n / n_blocks;
+    r->more = n % n_blocks;
+    r->most = BLOCK_GROUP * (r->each + (r->more > 0));
+    for (u32 i = 0; i < 4; i++) {
+        r->plane[i] = r->most * all;
+        r->row[i] = (u32)bytes[i];
+        all += (u32)bytes[i];
+    }
+    return divide_up(r->most * all, 128) * 128;
+}
+
+static u32 row_bytes(u32 n_cols) // as struct row_int8
+{
+    return divide_up(n_cols / 32 * 44, 128) * 128;
+}
+
+// Places in shared memory: products up to the attention lie where its own memory comes later. Returns the
+// bytes.
+static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
+{
+    const struct latent_block_args *a = &b->args;
+    const struct latent_project_args *q = &a->absorb;
+    u32 n_values = q->n_heads * a->n_value,
+        rows[BLOCK_N_PRODUCTS] = { a->q_latent + LATENT_KEY, q->n_heads * (q->n_cols + q->n_rotated),
+                                   q->n_heads * q->n_rows, n_values, a->n_cols },
+        cols[BLOCK_N_PRODUCTS] = { a->n_cols, a->q_latent, q->n_cols, LATENT_VALUE, n_values }, at = 0;
+    u32 attend = ATTEND_FEW_SHARED(LATENT_KEY, LATENT_VALUE, LATENT_FEW_PARTS, LATENT_FEW_THREADS);
+
+    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++) {
+        if (i == BLOCK_EXPAND)
+            at = at > divide_up(attend, 128) * 128 ? at : divide_up(attend, 128) * 128;
+        b->rows[i].at = at;
+        at += deal(&b->rows[i], format, rows[i], cols[i], n_blocks);
+    }
+    b->row_at[0] = at;
+    at += row_bytes(a->n_cols > n_values ? a->n_cols : n_values);
+    b->row_at[1] = at;
+    at += row_bytes(a->q_latent > BLOCK_HEADS * LATENT_VALUE ? a->q_latent : BLOCK_HEADS * LATENT_VALUE);
+    b->state_at = at;
+    return at + BLOCK_STATE;
+}
+
+// Blocks' rows of a projection lie in BLOCK_HEADS heads at most.
+static bool heads_suit(const struct latent_block_params *b)
+{
+    const struct latent_block_args *a = &b->args;
+
+    return b->rows[BLOCK_ABSORB].most <= a->absorb.n_rows && b->rows[BLOCK_EXPAND].most <= a->n_value &&
+           b->rows[BLOCK_OUT].most <= BLOCK_THREADS / 32 && b->rows[BLOCK_DOWN].most <= BLOCK_THREADS / 32;
+}
+
+static void place_words(struct cuda_plan *p, struct latent_block_params *b)
+{
+    const struct latent_project_args *q = &b->args.absorb;
+    u64 at = p->counters_at;
+
+    b->first = at;
+    b->queries = b->first + (u64)(b->args.q_latent + LATENT_KEY) * 4;
+    b->absorbed = b->queries + (u64)q->n_heads * (q->n_cols + q->n_rotated) * 2;
+    b->parts = b->absorbed + (u64)q->n_heads * q->n_rows * 2;
+    b->n_words = (u32)((b->parts - b->first) / 4);
+    b->values = b->parts + (u64)BLOCK_SPLITS * q->n_heads * (LATENT_VALUE + 4) * 4;
+    b->arrived = b->values + (u64)q->n_heads * b->args.n_value * 2;
+    p->counters_bytes = b->arrived + 4 - at;
+}
+
+static bool plan_block(struct cuda_plan *p, const struct latent_block_args *a)
+{
+    const char *kernel = kernel_of(p, a);
+    u32 n_blocks = p->device.n_sms;
+    struct latent_block_params b = { .attend = { .k_pages = cuda_at(p, LATENT_BLOCK_PAGES),
+                                                 .table = cuda_at(p, LATENT_BLOCK_TABLE),
+                                                 .args = { a->store.pages, a->absorb.n_heads, 0, a->scale,
+                                                           a->store.latent_dims } },
+                                     .in = cuda_at(p, LATENT_BLOCK_IN),
+                                     .norm = cuda_at(p, LATENT_BLOCK_NORM),
+                                     .q_norm = cuda_at(p, LATENT_BLOCK_Q_NORM),
+                                     .kv_norm = cuda_at(p, LATENT_BLOCK_KV_NORM),
+                                     .angles = cuda_at(p, LATENT_BLOCK_ANGLES),
+                                     .out = cuda_at(p, LATENT_BLOCK_OUT),
+                                     .kv_a = weight_layout_of(p, LATENT_BLOCK_KV_A),
+                                     .args = *a,
+                                     .tiles = divide_up(a->absorb.n_heads, ATTEND_FEW_HEADS) };
+
+    if (!kernel || !shapes_suit(p, a))
+        return false;
+    u32 slots = LATENT_FEW_THREADS / 32 / LATENT_FEW_PARTS, most = n_blocks / b.tiles,
+        shared = place(&b, b.kv_a.format, n_blocks);
+    if (!heads_suit(&b) || shared > p->device.shared_bytes || most == 0)
+        return false;
+    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
+        b.w[i] = weight_layout_of(p, operands[i]);
+    b.attend.n_splits = most < BLOCK_SPLITS ? most : BLOCK_SPLITS;
+    b.attend.fewest_pages = slots;
+    b.attend.alone_pages = 2 * slots;
+    place_words(p, &b);
+    cuda_launch_add(p, kernel, (struct cuda_shape){ { n_blocks, 1, 1 }, BLOCK_THREADS, shared }, &b,
+                    sizeof b);
+    return true;
+}
+
+static void plan_parts(struct cuda_plan *p)
+{
+    static void (*const plans[LATENT_BLOCK_N_PARTS])(
+        struct cuda_plan * p) = { cuda_plan_matmul_normed, cuda_plan_matmul_normed,  cuda_plan_latent_qk,
+                                  cuda_plan_latent_attend, cuda_plan_latent_project, cuda_plan_matmul };
+    const struct command *whole = p->command;
+    struct command parts[LATENT_BLOCK_N_PARTS];
+    u64 most = 0, most_counters = 0;
+
+    latent_block_parts(whole, parts);
+    for (u32 i = 0; i < LATENT_BLOCK_N_PARTS; i++) {
+        p->command = &parts[i];
+        p->private_bytes = p->counters_bytes = 0;
+        plans[i](p);
+        most = p->private_bytes > most ? p->private_bytes : most;
+        most_counters = p->counters_bytes > most_counters ? p->counters_bytes : most_counters;
+    }
+    p->private_bytes = most;
+    p->counters_bytes = most_counters;
+    p->command = whole;
+}
+
+void cuda_plan_latent_block(struct cuda_plan *p)
+{
+    if (!plan_block(p, (const struct latent_block_args *)p->command->args))
+        plan_parts(p);
+}
