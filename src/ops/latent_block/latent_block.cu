@@ -1,7 +1,7 @@
 // latent_block.cu - a layer's latent attention for one row in one launch (a persistent kernel with exchanges
 // through memory in place of launches); see latent_block.h.
 //
-//   block b: all its weights are requested by bulk copies
+//   block b: its weights are requested by bulk copies, those needed late when the row is there
 //            its rows of Wqa and Wkva         -> first, kv   --+   every block norms and packs for itself
 //            its rows of Wqb                  -> queries     --+
 //            its rows of Wuk                  -> absorbed    --+
@@ -131,19 +131,23 @@ static __device__ __forceinline__ void copy_rows(const struct latent_rows &r, co
                      n * r.row[i], full);
 }
 
-// One thread, before any wait: all weights of the block.
-template <u32 F>
+static __device__ __forceinline__ void begin_barriers(struct block_state &s)
+{
+#pragma unroll
+    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
+        barrier_begin(shared_address(&s.full[i]), 1);
+    show_barriers();
+}
+
+// One thread: the block's weights of the products [FIRST, END).
+template <u32 F, u32 FIRST, u32 END>
 static __device__ __forceinline__ void request_weights(const struct latent_block_params &p, u8 *shared,
                                                        struct block_state &s)
 {
     u32 at = shared_address(shared);
 
 #pragma unroll
-    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
-        barrier_begin(shared_address(&s.full[i]), 1);
-    show_barriers();
-#pragma unroll
-    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++) {
+    for (u32 i = FIRST; i < END; i++) {
         struct rows_span span = span_of(p.rows[i]);
         u32 full = shared_address(&s.full[i]), n = span.n, row = 0;
 #pragma unroll
@@ -534,6 +538,15 @@ static __device__ __forceinline__ void leave(const struct latent_block_params &p
         *p.arrived = 0;
 }
 
+// Eight numbers of the row.
+static __device__ __forceinline__ void load_row(const struct latent_block_params &p, f32 (&v)[8])
+{
+    struct float8 in = load_eight(p.in, threadIdx.x, p.args.n_cols / 8);
+
+    v[0] = in.a.x, v[1] = in.a.y, v[2] = in.a.z, v[3] = in.a.w;
+    v[4] = in.b.x, v[5] = in.b.y, v[6] = in.b.z, v[7] = in.b.w;
+}
+
 template <u32 F, u32 KV>
 static __device__ __forceinline__ void latent_block(const struct latent_block_params &p)
 {
@@ -549,8 +562,10 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
         wait_for_inputs();
         return;
     }
-    if (threadIdx.x == BLOCK_THREADS - 1)
-        request_weights<F>(p, block_shared, s);
+    if (threadIdx.x == BLOCK_THREADS - 1) {
+        begin_barriers(s);
+        request_weights<F, BLOCK_DOWN, BLOCK_ABSORB>(p, block_shared, s);
+    }
     const struct float8 norm = load_eight(p.norm, threadIdx.x, n_x / 8),
                         q_norm = load_eight(p.q_norm, threadIdx.x, n_q / 8);
     struct seen_range r = range_of(p.attend, 0);
@@ -559,12 +574,10 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
     let_next_begin();
     struct row_int8 x = row_int8_at(rows, n_x / 32);
     f32 v[8] = {};
-    if (threadIdx.x < n_x / 8) {
-        struct float8 in = load_eight(p.in, threadIdx.x, n_x / 8);
-        v[0] = in.a.x, v[1] = in.a.y, v[2] = in.a.z, v[3] = in.a.w;
-        v[4] = in.b.x, v[5] = in.b.y, v[6] = in.b.z, v[7] = in.b.w;
-    }
+    load_row(p, v);
     f32 factor = pack_normed(x, v, norm, n_x / 8, p.args.eps, s);
+    if (threadIdx.x == BLOCK_THREADS - 1) // not earlier: the row would wait behind them
+        request_weights<F, BLOCK_ABSORB, BLOCK_N_PRODUCTS>(p, block_shared, s);
     multiply_down<F>(p, block_shared, s, x, factor);
 
     struct row_int8 first = row_int8_at(others, n_q / 32);
