@@ -143,7 +143,7 @@ static bool plan_block(struct cuda_plan *p, const struct latent_block_args *a)
         b.w[i] = weight_layout_of(p, operands[i]);
     b.attend.n_splits = most < BLOCK_SPLITS ? most : BLOCK_SPLITS;
     b.attend.fewest_pages = slots;
-    b.attend.alone_pages = 2 * slots;
+    b.attend.alone_pages = slots; // a second round takes longer than to add parts
     place_words(p, &b);
     cuda_launch_add(p, kernel, (struct cuda_shape){ { n_blocks, 1, 1 }, BLOCK_THREADS, shared }, &b,
                     sizeof b);
