@@ -58,9 +58,15 @@ static __device__ __forceinline__ void strip_load(struct strip<F> &s, const stru
     }
 }
 
-// A dequantised strip: integers as unsigned bytes, and constants for its two halves.
+// Nibbles without more bits need no unpacking: a mask takes both halves' numbers, the second one's times 16.
+static constexpr __device__ bool has_plain_nibbles(u32 format)
+{
+    return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q4_K;
+}
+
+// A strip before its dequantisation: integers as unsigned bytes or nibbles, and constants for its two halves.
 template <u32 F> struct prepared {
-    int q[8];
+    int q[has_plain_nibbles(F) ? 4 : 8];
     u32 scale[2], offset[2];
 };
 template <> struct prepared<QUANT_BF16> {
@@ -78,17 +84,24 @@ static __device__ __forceinline__ void strip_prepare(struct prepared<F> &p, cons
         for (u32 i = 0; i < 4; i++)
             p.q[i] = s.q[i];
     } else {
-        constexpr bool is_signed = layout_has_bytes(F) || layout_has_table(F);
+        constexpr bool is_signed = layout_has_bytes(F) || layout_has_table(F), nibbles = has_plain_nibbles(F);
         constexpr u32 zero = is_signed ? 128 : layout_zero(F);
         f32 scale[2], offset[2];
-        unpack_ints<F>(s.block, p.q);
+        if constexpr (nibbles) {
+            p.q[0] = (int)s.block.q[0].x, p.q[1] = (int)s.block.q[0].y;
+            p.q[2] = (int)s.block.q[0].z, p.q[3] = (int)s.block.q[0].w;
+        } else {
+            unpack_ints<F>(s.block, p.q);
+        }
         unpack_scales<F>(s.block, scale, offset);
 #pragma unroll
         for (u32 h = 0; h < 2; h++) {
-            p.scale[h] = twice_bf16(scale[h] * 1.298074214633707e33f); // 2^110
+            f32 up = nibbles && h ? 8.11296384146067e31f : 1.298074214633707e33f; // 2^106, 2^110
+            p.scale[h] = twice_bf16(scale[h] * up);
             // -zero * 2^-133, as bits; or the offset itself
-            p.offset[h] = zero ? fma2(p.scale[h], (0x8000u | zero) * 0x10001u, 0x80008000u)
-                               : twice_bf16(offset[h] * 1.1920929e-7f);
+            p.offset[h] = nibbles && h ? p.offset[0]
+                          : zero       ? fma2(p.scale[h], (0x8000u | zero) * 0x10001u, 0x80008000u)
+                                       : twice_bf16(offset[h] * 1.1920929e-7f);
         }
         if (is_signed)
 #pragma unroll
@@ -113,11 +126,24 @@ static __device__ __forceinline__ void strip_step(const struct prepared<F> &p, u
             low = two_bf16(l.x, l.y);
             high = two_bf16(u.x, u.y);
         }
+    } else if constexpr (has_plain_nibbles(F)) {
+        constexpr u32 mask = h ? 0x00f000f0 : 0x000f000f;
+        u32 w = (u32)p.q[i];
+        low = fma2(w & mask, p.scale[h], p.offset[h]);
+        high = fma2(w >> 8 & mask, p.scale[h], p.offset[h]);
     } else {
         u32 w = (u32)p.q[4 * h + i];
         low = fma2(w & 0x00ff00ff, p.scale[h], p.offset[h]);
         high = fma2(w >> 8 & 0x00ff00ff, p.scale[h], p.offset[h]);
     }
+}
+
+// The same of a lane's two rows, as an instruction takes them.
+template <u32 F, u32 S>
+static __device__ __forceinline__ void fragment(const struct prepared<F> (&rows)[2], u32 (&a)[4])
+{
+    strip_step<F, S>(rows[0], a[0], a[2]);
+    strip_step<F, S>(rows[1], a[1], a[3]);
 }
 
 static __device__ __forceinline__ void mma_16816(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)

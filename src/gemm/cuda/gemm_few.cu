@@ -27,13 +27,6 @@ template <u32 F, u32 TILES> struct few {
     f32 sums[TILES][2][4]; // [tile of 8 pairs][tile of 8 rows]
 };
 
-template <u32 F, u32 S>
-static __device__ __forceinline__ void fragment(const struct prepared<F> (&w)[2], u32 (&a)[4])
-{
-    strip_step<F, S>(w[0], a[0], a[2]);
-    strip_step<F, S>(w[1], a[1], a[3]);
-}
-
 // Two steps: their activations are one 16-byte word per lane and tile of rows.
 template <u32 F, u32 Q>
 static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&sums)[2][4],
