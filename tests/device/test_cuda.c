@@ -190,6 +190,33 @@ static void products_in_turns(void **state)
     }
 }
 
+// gemm_hopper with every format and height of a tile: columns that end inside a step of 128, tiles that
+// blocks share and pairs that end inside a tile, an odd number of outputs.
+static void many_rows_of_every_format(void **state)
+{
+    static const uint32_t rows[][2] = { { 17, 32 }, { 61, 64 }, { 100, 128 }, { 200, 256 } };
+    static const uint32_t sizes[][2] = { { 448, 4400 }, { 2112, 401 }, { 2304, 601 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (enum quant format = QUANT_F16; format < N_WEIGHT_QUANTS; format++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                struct op_shape c = { .format = format,
+                                      .rows = rows[r][0],
+                                      .most_rows = rows[r][1],
+                                      .n_cols = sizes[i][0],
+                                      .n_out = sizes[i][1],
+                                      .bias = r % 2,
+                                      .limit = 5e-4 };
+                if (c.n_cols % quant_info(format)->block_elements != 0)
+                    continue;
+                compare("matmul", &c, record_matmul);
+                c.n_out = c.n_out / 2;
+                compare("gate_up", &c, record_gate_up);
+            }
+}
+
 // Wide and tall enough that a block goes through several stages and every stage is filled again.
 static void products_of_real_sizes(void **state)
 {
@@ -736,6 +763,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_of_real_sizes),
         cmocka_unit_test(products_in_tiles),
         cmocka_unit_test(products_in_turns),
+        cmocka_unit_test(many_rows_of_every_format),
         cmocka_unit_test(sampling_as_defined),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -28,6 +28,8 @@ const gemm_kernel_names gemm_hopper_32 = { QUANT_HALF_FORMATS(KERNEL, gemm_hoppe
                                                QUANT_BLOCK_FORMATS(KERNEL, gemm_hopper_32) };
 const gemm_kernel_names gemm_hopper_64 = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_64)
                                                QUANT_BLOCK_FORMATS(KERNEL, gemm_hopper_64) };
+const gemm_kernel_names gemm_hopper_64_wide = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_64_wide)
+                                                    QUANT_BLOCK_FORMATS(KERNEL, gemm_hopper_64_wide) };
 const gemm_kernel_names gemm_hopper_128 = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_128)
                                                 QUANT_BLOCK_FORMATS(KERNEL, gemm_hopper_128) };
 const gemm_kernel_names gemm_hopper_256 = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_256)

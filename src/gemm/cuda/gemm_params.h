@@ -90,13 +90,13 @@ struct gemm_params {
     struct gemm_pipeline pipeline;
 };
 
-// gemm_hopper.cu: as many stages as fit beside the L1 cache for other weights, or beside a small kernel's
-// shared memory. HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups and the
-// producer.
-#define HOPPER_THREADS(groups)     ((groups)*128 + 128)
-#define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
-enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
-enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
+// gemm_hopper.cu and gemm_tma.cu: as many stages as fit, for tiles beside a small kernel's shared memory.
+// HOPPER_STAGE: 128 columns of activations, and of weights (part: bytes of a row).
+#define HOPPER_THREADS(groups)           ((groups)*128 + 128)
+#define HOPPER_FEW_THREADS(groups)       ((groups)*128 + 32)
+#define HOPPER_STAGE(rows, groups, part) (((rows)*256 + (groups)*64 * (part) + 1023) / 1024 * 1024)
+enum { HOPPER_ROOM = 229376, HOPPER_TILES_ROOM = 214016 };
+enum { HOPPER_MOST_STAGES = 8, HOPPER_MOST_TILE_STAGES = 13 };
 enum { ROWS_CLUSTER = 2 };                                   // gemm_cluster.cu: blocks of a cluster
 #define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // TMA tiles of a tile's weights
 #define ROWS_THREADS(rows, split) ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS((split) ? 1 : 2))

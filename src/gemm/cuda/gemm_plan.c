@@ -50,7 +50,8 @@ static bool fits_int8_with_long_rows(const struct gemm_choice *c)
 }
 static bool fits_int8_without_hopper(const struct gemm_choice *c)
 {
-    return c->plan->tape.gemm != GEMM_VENDOR && !gemm_hopper_exists(c->plan, 128, c->format) && fits_int8(c);
+    return c->plan->tape.gemm != GEMM_VENDOR && !gemm_hopper_fits(c->plan, c->format, c->n_cols) &&
+           fits_int8(c);
 }
 
 #define FORMAT_BIT(NAME, name, with) 1u << QUANT_##NAME |
@@ -139,7 +140,7 @@ static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct 
     u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
     struct cuda_shape shape = { { divide_up(part.max_rows, PACKED_TILE_ROWS), tiles, 1 }, 256, MANY_SHARED };
 
-    if (gemm_hopper_exists(p, 128, part.format))
+    if (gemm_hopper_fits(p, part.format, params->n_cols))
         gemm_hopper_launch(p, params, part);
     else
         cuda_launch_add(p, gemm_many[part.format], shape, params, sizeof *params);
@@ -151,7 +152,7 @@ static void launch_part(struct cuda_plan *p, struct adapted_params *adapted, str
 
     CHECK(!adapted->adapters.scales || part.kernel <= KERNEL_GEMV_EXACT);
     switch (part.kernel) {
-    case KERNEL_GEMM_TMA: // gemm_tma in gemm_hopper.cu, and gemm_cluster.cu
+    case KERNEL_GEMM_TMA: // gemm_tma.cu, and gemm_cluster.cu
         gemm_tma_launch(p, params, part);
         break;
     case KERNEL_GEMM_INT8: // gemm_int8.cu

@@ -43,8 +43,9 @@ bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params
 void gemm_pipeline_launch(struct cuda_plan *p, struct adapted_params *params, struct gemm_part part);
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 
-// plan_wgmma.c: whether TMA can copy matrix m in tiles; whether gemm_hopper supports such weights.
+// plan_wgmma.c: whether TMA can copy matrix m in tiles; whether gemm_hopper supports such weights and
+// columns.
 bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m);
-bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format);
+bool gemm_hopper_fits(const struct cuda_plan *p, u32 format, u32 n_cols);
 void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part);
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);

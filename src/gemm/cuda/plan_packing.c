@@ -51,7 +51,7 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
     const struct gemm_params *params = &product->params;
     enum gemm_kernel kernel = gemm_kernel_of(p, product, 0);
     bool hopper = kernel == KERNEL_GEMM_TMA ||
-                  (kernel == KERNEL_GEMM_MANY && gemm_hopper_exists(p, 128, params->w[0].format));
+                  (kernel == KERNEL_GEMM_MANY && gemm_hopper_fits(p, params->w[0].format, params->n_cols));
 
     if (params->rows != ROWS_STEP || gemm_wants_vendor(p, product))
         return false;

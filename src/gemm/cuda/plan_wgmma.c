@@ -6,10 +6,11 @@
 #include "gemm/cuda/cluster/gemm_staged.h"
 
 enum {
-    LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
-    LEAST_ROWS_COLS = 512,  // for gemm_cluster
-    LEAST_WAVE_COLS = 1024, // for its tiles in one wave, of which no epilogue overlaps with another tile
-    LEAST_FEW_COLS = 2048,  // for its sizes with few tiles
+    LEAST_WIDE_COLS = 2048,  // for gemm_hopper's tiles of 256 rows
+    LEAST_WIDE_PAIRS = 8192, // for its tiles of four warpgroups
+    LEAST_ROWS_COLS = 512,   // for gemm_cluster
+    LEAST_WAVE_COLS = 1024,  // for its tiles in one wave, of which no epilogue overlaps with another tile
+    LEAST_FEW_COLS = 2048,   // for its sizes with few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
     MOST_STAGED_COLS = 1024, // for gemm_staged with fp32 results: with more columns it wants more stages
@@ -81,24 +82,15 @@ bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, 
     return plan_tiles(p, params, m, groups_of_eight, &tiles);
 }
 
-static const gemm_kernel_names *hopper_kernels(u32 tile_rows)
+bool gemm_hopper_fits(const struct cuda_plan *p, u32 format, u32 n_cols)
 {
-    return tile_rows == 32    ? &gemm_hopper_32
-           : tile_rows == 64  ? &gemm_hopper_64
-           : tile_rows == 128 ? &gemm_hopper_128
-                              : &gemm_hopper_256;
+    const char *kernel = gemm_hopper_128[format];
+    return p->device.capability >= 90 && kernel && n_cols % 64 == 0 && cuda_has_kernel(p, kernel);
 }
 
-bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format)
-{
-    const char *kernel = (*hopper_kernels(tile_rows))[format];
-    return p->device.capability >= 90 && kernel && cuda_has_kernel(p, kernel);
-}
-
-// gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS weight rows.
+// Tiles of gemm_hopper and gemm_tma: rows of activations, and warpgroups of GROUP_ROWS weight rows.
 struct hopper_tile {
     u32 rows, groups;
-    bool weights; // weights go through shared memory
 };
 
 // The partial sums of gemm_hopper's split tiles: zero between launches, as counters are.
@@ -110,17 +102,26 @@ static void take_partial(struct cuda_plan *p, struct gemm_params *params, struct
     params->partial = p->counters_at;
 }
 
-static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
+static struct cuda_shape stages_shape(const struct cuda_plan *p, u32 threads, u32 stage, u32 n_stages)
 {
-    bool few = tile.weights && tile.rows <= 64;
-    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
-        fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
-        most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES,
-        n_stages = fit < most ? fit : most;
+    // and their barriers, and the scheduler
+    return (struct cuda_shape){ { p->device.n_sms, 1, 1 }, threads, n_stages * (stage + 16) + 64 };
+}
 
-    return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
-                                few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
-                                n_stages * (stage + 16) + 64 }; // and their barriers, and the scheduler
+static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile, u32 format)
+{
+    u32 stage = HOPPER_STAGE(tile.rows, tile.groups, layout_part_bytes(format)), fit = HOPPER_ROOM / stage;
+
+    return stages_shape(p, HOPPER_THREADS(tile.groups), stage,
+                        fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES);
+}
+
+static struct cuda_shape tma_shape(const struct cuda_plan *p, struct hopper_tile tile)
+{
+    u32 stage = tile.groups * GROUP_ROWS * 128 + tile.rows * 128, fit = HOPPER_TILES_ROOM / stage;
+
+    return stages_shape(p, tile.rows <= 64 ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
+                        stage, fit < HOPPER_MOST_TILE_STAGES ? fit : HOPPER_MOST_TILE_STAGES);
 }
 
 // Tile height: 256 rows; 128 where K is small, or for QKV with few tiles (slow epilogue); 32 or 64 for as few
@@ -134,13 +135,38 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *para
     return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
 
+// For 64 rows one warpgroup, or four where there are as many tiles of them: fewer blocks then share a tile,
+// or fewer blocks read the same activations. (Measured: bench/results/2026-11-28-h200-rows.md.)
+static const struct hopper_size {
+    struct hopper_tile tile;
+    const gemm_kernel_names *kernels;
+} hopper_sizes[] = { { { 32, 2 }, &gemm_hopper_32 },
+                     { { 64, 4 }, &gemm_hopper_64_wide },
+                     { { 64, 1 }, &gemm_hopper_64 },
+                     { { 128, 2 }, &gemm_hopper_128 },
+                     { { 256, 2 }, &gemm_hopper_256 } };
+
+static const struct hopper_size *hopper_size_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                                u32 max_rows)
+{
+    u32 rows = hopper_rows(p, params, max_rows);
+    bool wide = params->n_pairs >= LEAST_WIDE_PAIRS;
+
+    for (u32 i = 0; i < sizeof hopper_sizes / sizeof *hopper_sizes; i++)
+        if (hopper_sizes[i].tile.rows == rows && (wide || hopper_sizes[i].tile.groups < 4))
+            return &hopper_sizes[i];
+    CHECK(!"hopper_rows gives a size of the table");
+    return NULL;
+}
+
 void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part)
 {
     struct gemm_params own = *params;
-    struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
+    const struct hopper_size *size = hopper_size_of(p, params, part.max_rows);
 
-    take_partial(p, &own, tile);
-    cuda_launch_add(p, (*hopper_kernels(tile.rows))[part.format], hopper_shape(p, tile), &own, sizeof own);
+    take_partial(p, &own, size->tile);
+    cuda_launch_add(p, (*size->kernels)[part.format], hopper_shape(p, size->tile, part.format), &own,
+                    sizeof own);
 }
 
 // Whether the tiles make one or two waves that leave few SMs idle.
@@ -155,14 +181,14 @@ static bool fills_waves(const struct cuda_plan *p, u32 n_tiles)
 // three blocks would share each.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
+    struct hopper_tile t = { .rows = 8, .groups = 2 };
     u32 n_row_tiles = divide_up(max_rows, 128), narrow = divide_up(params->n_pairs, MANY_PAIRS) * n_row_tiles;
 
     while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
         t.rows *= 2;
     if (t.rows >= 128 && !fills_waves(p, narrow) &&
         fills_waves(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
-        return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
+        return (struct hopper_tile){ .rows = 128, .groups = 3 };
     if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
         t.groups = 1;
     return t;
@@ -432,7 +458,7 @@ void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gem
     }
     plan_views(p, params, groups_of_eight, &tiles);
     take_partial(p, &tiles.pairs, tile);
-    cuda_launch_add(p, tma_kernel(tile), hopper_shape(p, tile), &tiles, sizeof tiles);
+    cuda_launch_add(p, tma_kernel(tile), tma_shape(p, tile), &tiles, sizeof tiles);
 }
 
 // As one list of pairs, in tiles of gemm_staged that each are of one matrix.

@@ -85,16 +85,28 @@ SHARED_CONSTANT u32 layout_zero(u32 format) // the integer that stands for 0
            : format == QUANT_Q6_K ? 32
                                   : 0;
 }
-SHARED_INLINE u64 layout_scales_bytes(u32 format, u32 n_cols)
+SHARED_CONSTANT u64 layout_scales_bytes(u32 format, u32 n_cols)
 {
     return format <= QUANT_BF16              ? 0
            : format == QUANT_IQ4_XS          ? n_cols / 32
            : layout_has_super_blocks(format) ? n_cols / 256 * 16
                                              : n_cols / 32 * (layout_has_two_halves(format) ? 4 : 2);
 }
-SHARED_INLINE u64 layout_deltas_bytes(u32 format, u32 n_cols)
+SHARED_CONSTANT u64 layout_deltas_bytes(u32 format, u32 n_cols)
 {
     return layout_has_super_blocks(format) ? n_cols / 256 * 4 : 0;
+}
+
+// 128 columns of a row, in all planes; a delta is of the 256 columns around.
+SHARED_CONSTANT u32 layout_part_scales_bytes(u32 format)
+{
+    return layout_has_super_blocks(format) ? (u32)layout_scales_bytes(format, 256) / 2
+                                           : (u32)layout_scales_bytes(format, 128);
+}
+SHARED_CONSTANT u32 layout_part_bytes(u32 format)
+{
+    return (u32)layout_quants_bytes(format, 128) + (u32)layout_high_bytes(format, 128) +
+           layout_part_scales_bytes(format) + (layout_has_super_blocks(format) ? 4 : 0);
 }
 
 #ifdef HOST_C

@@ -6,7 +6,8 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
+// MOST_SHARERS: blocks that split a tile.
+enum { STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16, MOST_SHARERS = 16 };
 
 struct stream_unit { // a part of a tile: steps begin .. end - 1
     u32 tile, begin, end;
@@ -75,7 +76,7 @@ static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
 {
     if (n_steps < LEAST_SHARED)
         return rest;
-    u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
+    u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), (u32)MOST_SHARERS), n = each * rest;
     bool idle = n * 100 < gridDim.x * full, short_of_steps = each < gridDim.x / rest;
 
     return idle && !short_of_steps ? gridDim.x : max(rest, n);
