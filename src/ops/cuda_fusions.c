@@ -88,7 +88,7 @@ const struct tape_fusion cuda_fusions[] = {
     // writer, its result        reader, its input and norm
     { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_delta_step, DELTA_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
-    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
+    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, FUSE_ROWS_TOO },
     { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, FUSE_ROWS_TOO },

@@ -46,6 +46,7 @@ static void packings_keep_the_numbers(void **state)
         norm[i] = 1 + 0.1f * bench_normal();
     assert_true(round_trip(&attend_parts, rows, NULL) < 1e-12);
     assert_true(round_trip(&gemm_packing_bf16, rows, NULL) < 1e-5);
+    assert_true(round_trip(&gemm_packing_mma, rows, NULL) < 1e-5);
     assert_true(round_trip(&gemm_packing_int8, rows, NULL) < 1e-4);
     assert_true(round_trip(&gemm_packing_int8, rows, norm) < 1e-4);
     memset(rows, 0, 32 * sizeof *rows); // a block of zeros
@@ -293,7 +294,8 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
                     NULL },
                   { 4, "pack_int8_split", "pack_int8_split", "gemm_int8_gated_q4_0", &gemm_packing_int8 },
                   { 16, "pack_int8", "pack_int8", "pack_int8", NULL },
-                  { 256, "pack_mma", "pack_mma", "pack_mma", NULL } };
+                  { 64, "pack_mma", "gemm_hopper_64_q4_0", "pack_mma", NULL },
+                  { 256, "pack_mma", "gemm_hopper_256_q4_0", "pack_mma", NULL } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

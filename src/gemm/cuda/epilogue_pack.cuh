@@ -5,12 +5,14 @@
 #include <cuda_bf16.h>
 #include "gemm/cuda/packing_int8.cuh"
 
-// A number of bf16: row by row, or in tiles of PACKED_TILE_ROWS rows by 64 columns.
+// A number of bf16: row by row, or in tiles of PACKED_TILE_ROWS rows by 64 columns, in either order of
+// columns.
 static __device__ __forceinline__ __nv_bfloat16 *packed_place(const struct packed_out &next, u32 row,
                                                               u32 column)
 {
     if (next.form == PACKING_BF16_ROWS)
         return (__nv_bfloat16 *)next.at + (u64)row * next.n_cols + column;
+    column = next.form == PACKING_MMA ? packed_mma_column(column) : column;
     u64 line = (u64)(row / PACKED_TILE_ROWS * (next.n_cols / 64) + column / 64) * PACKED_TILE_ROWS +
                row % PACKED_TILE_ROWS;
     return (__nv_bfloat16 *)next.at + (line * 8 + (column / 8 % 8 ^ row % 8)) * 8 + column % 8;
@@ -23,6 +25,11 @@ static __device__ __forceinline__ void pack_put(const struct packed_out &next, u
 static __device__ __forceinline__ void pack_put(const struct packed_out &next, u32 row, u32 column, f32 a,
                                                 f32 b)
 {
+    if (next.form == PACKING_MMA) {
+        pack_put(next, row, column, a);
+        pack_put(next, row, column + 1, b);
+        return;
+    }
     *(__nv_bfloat162 *)packed_place(next, row, column) = __floats2bfloat162_rn(a, b);
 }
 // A warp stores 32 columns, from a multiple of 32 on, one a lane; any packing without a norm.

@@ -138,7 +138,7 @@ bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages
 
 // For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own
 // result in such a form?
-extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_packing_rows;
+extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_packing_mma, gemm_packing_rows;
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
 bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
                           const struct tape_packing *packing);

@@ -21,6 +21,12 @@ enum {
 // columns].
 enum { PACK_BF16_THREADS = 512, PACKED_TILE_ROWS = 128 };
 
+// PACKING_MMA orders each 128 columns as fragments.cuh multiplies them: the place of a column.
+SHARED_INLINE u32 packed_mma_column(u32 c)
+{
+    return c / 128 * 128 + (c / 4 % 4 * 2 + c / 16 % 2) * 16 + c % 2 * 8 + c / 32 % 4 * 2 + c / 2 % 2;
+}
+
 struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf16
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;

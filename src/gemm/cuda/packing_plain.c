@@ -7,6 +7,7 @@
 //           squares [columns / 32][8]
 //   bf16 [rows / 128][columns / 64] tiles of [128 rows][64 columns], 16-byte words of a line swizzled by the
 //     row: word w lies at w ^ row % 8
+//   bf16 mma   the same, the columns of each 128 in the order of packed_mma_column
 //   bf16 rows  [rows][columns]
 #include <math.h>
 #include <string.h>
@@ -120,6 +121,22 @@ static void bf16_unpack(const void *packed, const struct packed_rows *to)
                 quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, i));
 }
 
+static void mma_pack(const struct packed_rows *from, void *packed)
+{
+    for (uint32_t row = 0; row < from->n_rows; row++)
+        for (uint32_t i = 0; i < from->n_cols; i++)
+            *bf16_at(packed, from->n_cols, row, packed_mma_column(i)) =
+                quant_float_to_bf16(from->rows[(size_t)row * from->n_cols + i]);
+}
+
+static void mma_unpack(const void *packed, const struct packed_rows *to)
+{
+    for (uint32_t row = 0; row < to->n_rows; row++)
+        for (uint32_t i = 0; i < to->n_cols; i++)
+            to->rows[(size_t)row * to->n_cols + i] =
+                quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, packed_mma_column(i)));
+}
+
 static uint64_t rows_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
 {
     CHECK(!norm);
@@ -140,4 +157,5 @@ static void rows_unpack(const void *packed, const struct packed_rows *to)
 
 const struct tape_packing gemm_packing_int8 = { "int8", int8_bytes, int8_pack, int8_unpack };
 const struct tape_packing gemm_packing_bf16 = { "bf16", bf16_bytes, bf16_pack, bf16_unpack };
+const struct tape_packing gemm_packing_mma = { "bf16 mma", bf16_bytes, mma_pack, mma_unpack };
 const struct tape_packing gemm_packing_rows = { "bf16 rows", rows_bytes, rows_pack, rows_unpack };

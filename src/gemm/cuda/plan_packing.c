@@ -33,6 +33,17 @@ static u32 forms_of(const struct cuda_plan *p, const struct gemm_plan *product)
     return forms;
 }
 
+// PACKING_MMA in the tiles of gemm_hopper, not in those of gemm_few.
+static bool reads_hopper_tiles(const struct cuda_plan *p, const struct gemm_plan *product)
+{
+    bool hopper = true;
+
+    for (u32 m = 0; m < gemm_n_matrices(&product->params); m++)
+        hopper = hopper && gemm_kernel_of(p, product, m) == KERNEL_GEMM_MANY &&
+                 gemm_hopper_fits(p, product->params.w[m].format, product->params.n_cols);
+    return hopper;
+}
+
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product)
 {
     const struct gemm_params *params = &product->params;
@@ -40,6 +51,9 @@ const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const st
 
     if (params->rows != ROWS_STEP || (params->norm && gemm_max_rows(p, params) > 8))
         return NULL;
+    if (forms == 1 << PACKING_MMA && params->n_cols % 128 == 0 && !gemm_wants_vendor(p, product) &&
+        reads_hopper_tiles(p, product))
+        return &gemm_packing_mma;
     if (forms == 1 << PACKING_BF16 && params->n_cols % 128 == 0 && !gemm_wants_vendor(p, product))
         return &gemm_packing_bf16;
     return forms == 1 << PACKING_INT8 ? &gemm_packing_int8 : NULL;
@@ -50,8 +64,8 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
 {
     const struct gemm_params *params = &product->params;
     enum gemm_kernel kernel = gemm_kernel_of(p, product, 0);
-    bool hopper = kernel == KERNEL_GEMM_TMA ||
-                  (kernel == KERNEL_GEMM_MANY && gemm_hopper_fits(p, params->w[0].format, params->n_cols));
+    bool many = kernel == KERNEL_GEMM_MANY && gemm_hopper_fits(p, params->w[0].format, params->n_cols),
+         hopper = many || (kernel == KERNEL_GEMM_TMA && packing != &gemm_packing_mma);
 
     if (params->rows != ROWS_STEP || gemm_wants_vendor(p, product))
         return false;
@@ -59,7 +73,7 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
         return params->mode == EPILOGUE_LINEAR && kernel == KERNEL_GEMM_INT8 && gemm_int8_packs(p, params);
     return hopper && !params->add && params->out_stride[0] % 2 == 0 &&
            (params->mode == EPILOGUE_LINEAR || params->mode == EPILOGUE_ACTIVATED ||
-            (params->mode == EPILOGUE_GATED && packing == &gemm_packing_bf16));
+            (params->mode == EPILOGUE_GATED && packing != &gemm_packing_rows));
 }
 
 static u64 address_of(const struct operand *o)
@@ -80,6 +94,7 @@ struct packed_out gemm_packed_out(const struct cuda_plan *p, u32 out)
                                                ? address_of(o) + packing_int8_bytes(p->tape.max_rows, n_cols)
                                                : 0,
                                 .form = o->packing == &gemm_packing_bf16   ? PACKING_BF16
+                                        : o->packing == &gemm_packing_mma  ? PACKING_MMA
                                         : o->packing == &gemm_packing_rows ? PACKING_BF16_ROWS
                                                                            : PACKING_INT8,
                                 .n_cols = n_cols };
@@ -155,6 +170,8 @@ static void read_packed(const struct operand *packed, struct gemm_params *params
 {
     if (packed->packing == &gemm_packing_bf16)
         params->packed_bf16 = address_of(packed);
+    else if (packed->packing == &gemm_packing_mma)
+        params->packed_mma = address_of(packed);
     else
         params->packed_int8 = address_of(packed);
     if (packed->norm)

@@ -122,7 +122,7 @@ bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
 {
     enum attend_family family = family_of(p);
 
-    return family == ATTEND_FEW || (family == ATTEND_MIXED && packing == &gemm_packing_bf16);
+    return family == ATTEND_FEW || (family == ATTEND_MIXED && packing != &gemm_packing_int8);
 }
 
 void cuda_plan_attend(struct cuda_plan *p)

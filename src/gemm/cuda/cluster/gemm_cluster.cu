@@ -122,7 +122,8 @@ static __device__ __forceinline__ void epilogue_gated(const struct tiles_params 
         f32 gate = t.swapped ? s.second[i] : s.first[i], up = t.swapped ? s.first[i] : s.second[i];
         v[i] = activation_of(p.activation, gate) * up;
     }
-    *(float2 *)(p.out[0] + (u64)row * p.out_stride[0] + a.pair) = make_float2(v[0], v[1]);
+    if (p.out[0])
+        *(float2 *)(p.out[0] + (u64)row * p.out_stride[0] + a.pair) = make_float2(v[0], v[1]);
     if (p.packed_out.at)
         pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }

@@ -148,7 +148,7 @@ template <class K> struct hopper_epilogue {
 
     __device__ __forceinline__ void gated()
     {
-        f32 *out = p.out[0] + r.row[0];
+        f32 *out = p.out[0];
 #pragma unroll 1
         for (u32 first = 0; first < ROWS / 8; first += window, forward())
 #pragma unroll
@@ -158,7 +158,8 @@ template <class K> struct hopper_epilogue {
                     if (ends(row(n, i))) {
                         f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
                         f32 v = activation_of(p.activation, gate * back) * (up * back);
-                        out[(u64)row(n, i) * p.out_stride[0]] = v;
+                        if (out)
+                            out[(u64)row(n, i) * p.out_stride[0] + r.row[0]] = v;
                         if (p.packed_out.at)
                             pack_put(p.packed_out, row(n, i), r.row[0], v);
                     }
