@@ -15,7 +15,8 @@ enum {
     FEW_SPLITS_INVARIANT = 4,
     MIXED_FEW_DIM = 256, // attend_many has no mixed kernel for more
     MANY_ROWS = 64,
-    MANY_HELPERS = 15
+    MANY_HELPERS = 15,
+    MIXED_HELPERS = 3 // attend_few has most runs then, and blocks without one take time
 };
 
 static u32 few_shared(const struct page_shape *s)
@@ -74,7 +75,8 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
     const char *mixed = params->n_decode > 0 ? "mixed_" : "", *sinks = params->sinks ? "_sinks" : "";
     char name[32];
 
-    params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
+    u32 most = params->n_decode > 0 ? MIXED_HELPERS : MANY_HELPERS;
+    params->n_helpers = n < most ? n : most;
     params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
     u32 tile_tokens = head_dim > 128 ? 32 : 64, parts = head_dim > 256 ? 2 : 1;
     u32 tiles = 4 * tile_tokens * head_dim * 2; // two of K, two of V
