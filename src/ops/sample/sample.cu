@@ -1,6 +1,6 @@
 // sample.cu - draws a token per output row, and keeps the token history; see sample.h.
 //
-//   vocabulary:  | block 0 | block 1 | ... | block 31 |     grid: (32 parts of the vocabulary, output rows)
+//   vocabulary:  | block 0 | block 1 | ... | block 31 |     grid: (up to 32 parts, output rows)
 //                each finds its best logit and whether there is a NaN; the last block to arrive draws
 //
 // Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Other
@@ -78,8 +78,7 @@ static __device__ struct sample_part scan(const struct sample_launch_params &p, 
     struct sample_part best = { 0, ~0u, 0, 0 };
 
 #pragma unroll 4
-    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens;
-         i += SAMPLE_PARTS * DRAW_THREADS)
+    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens; i += gridDim.x * DRAW_THREADS)
         best = better(best, look(logits[i], i));
     return block_best(best);
 }
@@ -93,7 +92,7 @@ static __device__ bool arrives_last(const struct sample_launch_params &p, u32 ou
     if (threadIdx.x == 0) {
         p.parts[output * SAMPLE_PARTS + blockIdx.x] = part;
         __threadfence();
-        last = atomicAdd(&p.arrived[output], 1) == SAMPLE_PARTS - 1;
+        last = atomicAdd(&p.arrived[output], 1) == gridDim.x - 1;
         __threadfence();
         if (last)
             p.arrived[output] = 0;
@@ -407,7 +406,7 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     f32 *work = p.work + output * 3 * n;
     struct candidates c = { p.logits + output * n, NULL, p.args.n_tokens, s->temperature, 0, 0, work + n };
 
-    if (threadIdx.x < SAMPLE_PARTS)
+    if (threadIdx.x < gridDim.x)
         best = part_of(__ldcg((const uint4 *)p.parts + output * SAMPLE_PARTS + threadIdx.x));
     best = block_best(best);
     if (best.invalid || !best.any)

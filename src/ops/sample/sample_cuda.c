@@ -1,6 +1,13 @@
-// sample_cuda.c - the operation's launch: many blocks scan a row of logits, and the last of them decides.
+// sample_cuda.c - the operation's launch: several blocks scan a row of logits, and the last of them decides.
 #include "ops/cuda_table.h"
 #include "ops/sample/sample_cuda.h"
+
+// Two waves of blocks, of which an SM takes two: more would each begin and end for few logits.
+static u32 parts_of(const struct cuda_plan *p)
+{
+    u32 n = 4 * p->device.n_sms / p->tape.max_outputs;
+    return n < 2 ? 2 : n < SAMPLE_PARTS ? n : SAMPLE_PARTS;
+}
 
 void cuda_plan_sample(struct cuda_plan *p)
 {
@@ -18,6 +25,6 @@ void cuda_plan_sample(struct cuda_plan *p)
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
     p->counters_bytes = (u64)p->tape.max_outputs * 4;
     cuda_launch_add(p, "sample",
-                    (struct cuda_shape){ { SAMPLE_PARTS, p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 },
+                    (struct cuda_shape){ { parts_of(p), p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 },
                     &params, sizeof params);
 }

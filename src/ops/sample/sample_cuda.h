@@ -3,7 +3,7 @@
 #include "base/lang.h"
 #include "ops/sample/sample.h"
 
-#define SAMPLE_PARTS 32u // blocks that scan one row of logits
+#define SAMPLE_PARTS 32u // blocks that scan one row of logits, at most
 enum { SAMPLE_THREADS = 1024 };
 
 struct sample_launch_params {
