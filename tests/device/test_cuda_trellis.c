@@ -80,6 +80,42 @@ static void many_rows_and_exact_ones(void **state)
             }
 }
 
+static void compare_joined(uint32_t codebook, const uint32_t rows[2], uint32_t bits, bool exact, double limit)
+{
+    struct op_shape c = { .format = codebooks[codebook],
+                          .bits = bits,
+                          .rows = rows[0],
+                          .most_rows = rows[1],
+                          .n_cols = 700,
+                          .n_out = 300,
+                          .exact = exact };
+
+    c.limit = limit > 0 ? limit : limit_of(&c);
+    compare("trellis", &c, record_trellis_joined);
+}
+
+static void three_matrices_at_once_of_few_rows(void **state)
+{
+    static const uint32_t rows[][2] = { { 1, 1 }, { 1, 8 }, { 11, 16 }, { 40, 64 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++)
+            compare_joined(b, rows[r], 1 + (b + 2 * r) % 8, false, 0);
+}
+
+static void three_matrices_at_once_of_many_rows(void **state)
+{
+    static const uint32_t rows[][2] = { { 100, 130 }, { 3, 9 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t exact = 0; exact < 2; exact++)
+            compare_joined(b, rows[exact], 3 + b, exact, exact ? 0 : 2e-5);
+}
+
 static void gates_in_parts(void **state)
 {
     (void)state;
@@ -103,6 +139,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_rows_of_all_bits),
         cmocka_unit_test(few_rows_of_real_sizes),
         cmocka_unit_test(many_rows_and_exact_ones),
+        cmocka_unit_test(three_matrices_at_once_of_few_rows),
+        cmocka_unit_test(three_matrices_at_once_of_many_rows),
         cmocka_unit_test(gates_in_parts),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -160,12 +160,61 @@ static void a_row_has_the_same_bits_in_any_step(void **state)
         }
 }
 
+// The numbers of all three results, one behind the other.
+static float *play_three(const struct op_shape *c, const struct cpu_options *options, record *recording)
+{
+    struct cpu_options o = *options;
+    struct err err = { 0 };
+    struct side s = { 0 };
+    uint32_t n = 0;
+
+    o.table = &cpu_table;
+    o.n_threads = 2;
+    struct device *d = cpu_open(&o, &err);
+    if (!d)
+        fail_msg("cpu_open: %s", err.message);
+    side_open(&s, d, c, recording);
+    assert_ok(tape_play(s.tape, &s.step, &err), &err);
+    float *all = mem_alloc(3 * (size_t)c->most_rows * c->n_out * sizeof *all);
+    for (uint32_t i = 0; i < 3; i++) { // a buffer each behind the input's
+        const struct buffer *b = &s.buffers[1 + i];
+        memcpy(all + n, b->host, b->bytes);
+        n += (uint32_t)(b->bytes / sizeof *all);
+    }
+    side_close(&s);
+    device_close(d);
+    return all;
+}
+
+static void joined_matrices_have_the_same_bits(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i <= n_sets; i++)
+        for (uint32_t b = 0; b < 3; b++) {
+            struct op_shape c = { .format = codebooks[b],
+                                  .bits = 2 + b,
+                                  .rows = b == 1 ? 1 : 5,
+                                  .most_rows = 5,
+                                  .n_cols = 300,
+                                  .n_out = 260 };
+            struct cpu_options o = { .plain = i == n_sets, .features = i < n_sets ? sets[i] : 0 };
+            float *joined = play_three(&c, &o, record_trellis_joined),
+                  *apart = play_three(&c, &o, record_trellis_apart);
+            assert_memory_equal(joined, apart, c.most_rows * (260 + 131 + 40) * sizeof *joined);
+            mem_free(joined);
+            mem_free(apart);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plain_loop_is_the_matrix_multiplied_in),
         cmocka_unit_test(every_kernel_is_close_to_the_plain_loop),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_step),
+        cmocka_unit_test(joined_matrices_have_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

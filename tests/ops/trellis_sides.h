@@ -42,7 +42,34 @@ static inline void record_trellis(struct side *s, const struct op_shape *c)
                   .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
-// In parts.
+// Three matrices of unlike sizes, in one command or three.
+static inline void record_trellis_three(struct side *s, const struct op_shape *c, bool joined)
+{
+    const uint32_t n_out[] = { c->n_out, c->n_out / 2 + 1, 40 };
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
+    struct matmul m[3];
+
+    for (uint32_t i = 0; i < 3; i++)
+        m[i] = (struct matmul){ .out = side_tensor(s, n_out[i], ROWS_STEP),
+                                .in = in,
+                                .w = side_trellis(s, c, n_out[i]),
+                                .bias = i == 1 ? side_vector(s, n_out[i]) : NULL,
+                                .add = i == 2 ? side_tensor(s, n_out[i], ROWS_STEP) : (struct tensor){ 0 } };
+    if (joined)
+        matmul_record_joined(s->tape, m, 3);
+    for (uint32_t i = 0; i < 3 && !joined; i++)
+        matmul_record_plain(s->tape, m[i]);
+}
+static inline void record_trellis_joined(struct side *s, const struct op_shape *c)
+{
+    record_trellis_three(s, c, true);
+}
+static inline void record_trellis_apart(struct side *s, const struct op_shape *c)
+{
+    record_trellis_three(s, c, false);
+}
+
+// The two products joined, the rest in parts.
 static inline void record_trellis_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);

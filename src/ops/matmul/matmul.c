@@ -52,12 +52,25 @@ void matmul_record_plain(struct tape *t, struct matmul m)
     if (!is_sound(t, "matmul", &m))
         return;
     if (trellis_multiplies(m.w)) {
-        op_trellis(t, m);
+        op_trellis(t, &m, 1);
         return;
     }
     struct matmul_args args = args_of(t, &m);
     struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
     add_operands(t, tape_add(t, OP_matmul, "matmul", &args, sizeof args), &m, work);
+}
+
+void matmul_record_joined(struct tape *t, const struct matmul *m, uint32_t n)
+{
+    bool joins = trellis_joins(t, m, n);
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!joins)
+            matmul_record_plain(t, m[i]);
+        else if (!is_sound(t, "matmul", &m[i]))
+            return;
+    if (joins)
+        op_trellis(t, m, n);
 }
 
 static void record_adapted(struct tape *t, const struct matmul *m, const struct lora *l)

@@ -85,6 +85,8 @@ struct matmul {
 void op_matmul(struct tape *t, struct matmul m);
 // Without that, for several products of the same rows, behind which one lora adds to all.
 void matmul_record_plain(struct tape *t, struct matmul m);
+// n products of the same input, in one command where the device has one for them.
+void matmul_record_joined(struct tape *t, const struct matmul *m, uint32_t n);
 void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
 
 struct matmul_three {

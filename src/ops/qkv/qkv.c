@@ -12,9 +12,11 @@ static void record_parts(struct tape *t, struct qkv m)
     struct tensor k = tape_tensor(t, n_kv, ROWS_STEP), v = tape_tensor(t, n_kv, ROWS_STEP);
 
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m.in, .scale = m.norm, .eps = m.eps });
-    matmul_record_plain(t, (struct matmul){ .out = m.q, .in = n, .w = m.wq, .bias = m.bq });
-    matmul_record_plain(t, (struct matmul){ .out = k, .in = n, .w = m.wk, .bias = m.bk });
-    matmul_record_plain(t, (struct matmul){ .out = v, .in = n, .w = m.wv, .bias = m.bv });
+    matmul_record_joined(t,
+                         (const struct matmul[]){ { .out = m.q, .in = n, .w = m.wq, .bias = m.bq },
+                                                  { .out = k, .in = n, .w = m.wk, .bias = m.bk },
+                                                  { .out = v, .in = n, .w = m.wv, .bias = m.bv } },
+                         3);
     op_lora(t, (struct lora){ .in = n,
                               .targets = { { m.q, m.wq->lora }, { k, m.wk->lora }, { v, m.wv->lora } } });
     op_rope_store(t, (struct rope_store){ .q = m.q,

@@ -3,7 +3,7 @@
 //
 // Computes   out = svh * H (W (H (suh * in)))  + bias + add. Bound by decoding, then by reading the codes.
 //
-//                k: a split's blocks of 128 columns, divided among 4 warps
+//                k: a split's quads of 64 inputs, divided among 4 warps
 //              +------+------+------+------+
 //   128        | warp | warp | warp | warp |   x  16 rows of activations
 //   outputs    |  0   |  2   |  4   |  6   |
@@ -12,7 +12,7 @@
 //              +------+------+------+------+
 //
 // Pipeline: each warp copies its next codes into a ring of its own in shared memory, the first before the
-// inputs are there (programmatic dependent launch).
+// inputs are there (programmatic dependent launch). A stage is a quad of each of the warp's 4 tiles of outputs.
 //
 // Operands: the block turns its part of the rows itself and keeps them in shared memory as fragments, with a
 // scale for each row and 128 columns. Codes become fragments in registers (trellis_decode.cuh): halves; or,
@@ -25,64 +25,115 @@
 #include "device/cuda/tile.cuh"
 #include "ops/trellis/trellis_decode.cuh"
 
-template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
-    static constexpr bool BYTES = CODEBOOK == EXL3_MUL1;
-    static constexpr u32 DEPTH = BITS <= 4 ? 8 : 4, TILE_WORDS = 8 * BITS,
-                         STAGE_WORDS = TRELLIS_TILES * TILE_WORDS, LANE_WORDS = BYTES ? 1 : 2;
+// 128 columns of a row, turned by a warp, to a record (trellis_cuda.h).
+template <bool BYTES, u32 ROWS> struct trellis_record {
+    static constexpr u32 EIGHTS = trellis_eights(ROWS), LANES = trellis_lanes(ROWS),
+                         LANE_WORDS = trellis_lane_words(BYTES), QUAD_WORDS = EIGHTS * LANES * LANE_WORDS,
+                         SCALES = trellis_record_numbers(BYTES, ROWS), OFFSETS = SCALES + ROWS,
+                         WORDS = trellis_record_words(BYTES, ROWS);
+
+    static __device__ __forceinline__ void turn(const struct trellis_params &p, const u16 *suh, u32 *record,
+                                                u32 block, u32 first_row, u32 row)
+    {
+        u32 lane = threadIdx.x & 31, first = block * EXL3_BLOCK + 4 * lane;
+        const f32 *in = p.in + (u64)(first_row + row) * p.n_cols + first;
+        f32 v[4], most = 0, sum = 0;
+
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[i] = first + i < p.n_cols ? __ldcg(in + i) * half_at(suh, first + i) : 0;
+        turn_128(v);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            most = fmaxf(most, fabsf(v[i]));
+        most = warp_max(most);
+        f32 scale = BYTES ? most / 127 : most, back = most > 0 ? 1 / scale : 0;
+        // columns 4 l to 4 l + 3: two pairs of 2 t and 2 t + 1, or of those behind 8
+        u32 owner = (lane / 16 * EIGHTS + row / 8) * LANES + row % 8 * 4 + lane / 4 % 4,
+            pair = owner * 8 + lane % 2 * 4 + lane % 4 / 2;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++)
+            if constexpr (BYTES) {
+                i32 a = __float2int_rn(v[2 * i] * back), b = __float2int_rn(v[2 * i + 1] * back);
+                sum += (f32)(a + b);
+                ((u16 *)record)[pair + 2 * i] = (u16)((a & 255) | (b & 255) << 8);
+            } else {
+                __half2 both = __floats2half2_rn(v[2 * i] * back, v[2 * i + 1] * back);
+                record[pair + 2 * i] = *(u32 *)&both;
+            }
+        if constexpr (BYTES)
+            sum = warp_sum(sum);
+        if (lane == 0) {
+            ((f32 *)record)[SCALES + row] = BYTES ? scale * TRELLIS_MUL1_SCALE : scale;
+            ((f32 *)record)[OFFSETS + row] = sum * scale * TRELLIS_MUL1_OFFSET;
+        }
+    }
+};
+
+template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
+    typedef struct trellis_record<BYTES, ROWS> record;
+    static constexpr u32 DEPTH = trellis_depth(BITS), PITCH = trellis_pitch(BITS), STAGE_WORDS = 4 * PITCH,
+                         ROW_WORDS = TRELLIS_TILES * 8 * BITS, LANES = record::LANES,
+                         LANE_WORDS = record::LANE_WORDS, EIGHTS = record::EIGHTS;
+    typedef typename std::conditional<BYTES, i32, f32>::type sum;
 
     const struct trellis_params &p;
-    u32 *ring;   // [warp][DEPTH][STAGE_WORDS]
-    u32 *x;      // [eight][tile of columns][lane][LANE_WORDS]
-    f32 *scales; // [EIGHTS * 8][blocks]
-    f32 *offsets;
-    f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][EIGHTS * 8], in place of the ring and the rows
+    const struct trellis_matrix *m;
+    u32 *ring;              // [warp][DEPTH][4 tiles of a quad][PITCH]
+    u32 *records;           // [block][record::WORDS]
+    f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][ROWS], in place of the rings
     u32 lane, warp, n_rows, first_row, first_block, n_blocks;
+    u32 block_out;     // of 128 of the matrix's outputs
     const u32 *source; // this lane's part of the next stage to fetch
+    u32 stride;        // bytes to its part of the one after that
     u32 left, to;      // stages that are left to fetch; where this lane's part of the next one goes
     u32 to_last;
 
-    f32 sums[TRELLIS_TILES][2][4];
+    f32 sums[TRELLIS_TILES][EIGHTS][4];
 
     __device__ __forceinline__ trellis_kernel(const struct trellis_params &params, u32 *shared)
-        : p(params), lane(threadIdx.x & 31), warp(threadIdx.x >> 5)
+        : p(params), m(params.matrices), lane(threadIdx.x & 31), warp(threadIdx.x >> 5), block_out(blockIdx.x)
     {
         u32 n = n_rows_of(p.step, p.rows);
 
+        for (; block_out >= m->n_out / EXL3_BLOCK; m++)
+            block_out -= m->n_out / EXL3_BLOCK;
         first_row = blockIdx.z * TRELLIS_ROWS;
-        n_rows = n > first_row ? min(n - first_row, EIGHTS * 8) : 0;
+        n_rows = n > first_row ? min(n - first_row, ROWS) : 0;
         first_block = blockIdx.y * p.split_blocks;
         n_blocks = min(p.split_blocks, p.n_in / EXL3_BLOCK - first_block);
-        scales = (f32 *)shared;
-        offsets = scales + EIGHTS * 8 * p.split_blocks;
-        shared += trellis_scales_bytes(p.split_blocks, EIGHTS) / 4;
+        records = shared;
+        shared += p.split_blocks * record::WORDS;
         all = (f32(*)[EXL3_BLOCK])shared;
         ring = shared + warp * DEPTH * STAGE_WORDS;
-        x = shared + TRELLIS_WARPS * DEPTH * STAGE_WORDS;
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
-            for (u32 e = 0; e < 8; e++)
+            for (u32 e = 0; e < EIGHTS * 4; e++)
                 sums[i][e / 4][e % 4] = 0;
     }
 
-    // Tiles of columns [first, end) are this warp's.
-    __device__ __forceinline__ u32 first_tile() const
+    // Quads [first, end) are this warp's.
+    __device__ __forceinline__ u32 first_quad() const
     {
-        return n_blocks * 8 * (warp / 2) / TRELLIS_SHARERS;
+        return n_blocks * 2 * (warp / TRELLIS_ACROSS) / TRELLIS_SHARERS;
     }
-    __device__ __forceinline__ u32 end_tile() const
+    __device__ __forceinline__ u32 end_quad() const
     {
-        return n_blocks * 8 * (warp / 2 + 1) / TRELLIS_SHARERS;
+        return n_blocks * 2 * (warp / TRELLIS_ACROSS + 1) / TRELLIS_SHARERS;
     }
+    // Eight lanes copy each of a quad's tiles.
     __device__ __forceinline__ void begin_fetching()
     {
-        source =
-            (const u32 *)p.codes +
-            ((u64)(first_block * 8 + first_tile()) * (p.n_out / EXL3_TILE) + blockIdx.x * 8 + warp % 2 * 4) *
-                TILE_WORDS +
-            lane * 4;
-        left = end_tile() - first_tile();
-        to = shared_place(ring + lane * 4);
+        u32 tile = (first_block * 2 + first_quad()) * 4 + lane / 8;
+        source = (const u32 *)m->codes +
+                 ((u64)tile * (m->n_out / EXL3_TILE) + block_out * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) *
+                     8 * BITS +
+                 lane % 8 * 4;
+        stride = m->n_out / EXL3_TILE * 4 * 32 * BITS;
+        keep(stride);
+        left = end_quad() - first_quad();
+        to = shared_place(ring + lane / 8 * PITCH + lane % 8 * 4);
         keep(to);
         to_last = to + (DEPTH - 1) * STAGE_WORDS * 4;
         for (u32 i = 0; i < DEPTH - 1; i++)
@@ -92,171 +143,158 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     {
         if (left > 0) {
 #pragma unroll
-            for (u32 i = 0; i < (STAGE_WORDS / 4 + 31) / 32; i++)
-                if (i * 128 + lane * 4 < STAGE_WORDS)
-                    copy_to(to + i * 512, source + i * 128);
-            source += p.n_out / EXL3_TILE * TILE_WORDS;
+            for (u32 i = 0; i < (ROW_WORDS + 31) / 32; i++)
+                if (i * 32 + 32 <= ROW_WORDS || i * 32 + lane % 8 * 4 < ROW_WORDS)
+                    copy_to(to + i * 128, source + i * 32);
+            source = (const u32 *)((const u8 *)source + stride);
             left--;
         }
         copies_close();
         to += to == to_last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
     }
 
-    // A warp turns 128 columns of a row.
-    __device__ __forceinline__ void turn(u32 row, u32 block)
+    // One row is turned by every block that needs it; several are by trellis_turn.
+    __device__ __forceinline__ void take_rows()
     {
-        u32 first = (first_block + block) * EXL3_BLOCK + 4 * lane;
-        f32 v[4], most = 0, sum = 0;
-
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            v[i] =
-                first + i < p.n_cols && row < n_rows
-                    ? __ldcg(p.in + (u64)(first_row + row) * p.n_cols + first + i) * half_at(p.suh, first + i)
-                    : 0;
-        turn_128(v);
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            most = fmaxf(most, fabsf(v[i]));
-        most = warp_max(most);
-        f32 scale = BYTES ? most / 127 : most, back = most > 0 ? 1 / scale : 0;
-        // columns 4 l to 4 l + 3: two lanes of the fragment, the same word of each
-        u32 at = ((row / 8 * p.split_blocks + block) * 8 + lane / 4) * 32 + row % 8 * 4 + lane % 2 * 2,
-            word = lane % 4 / 2;
-#pragma unroll
-        for (u32 i = 0; i < 2; i++)
-            if constexpr (BYTES) {
-                i32 a = __float2int_rn(v[2 * i] * back), b = __float2int_rn(v[2 * i + 1] * back);
-                sum += (f32)(a + b);
-                ((u16 *)x)[(at + i) * 2 + word] = (u16)((a & 255) | (b & 255) << 8);
-            } else {
-                __half2 both = __floats2half2_rn(v[2 * i] * back, v[2 * i + 1] * back);
-                x[(at + i) * 2 + word] = *(u32 *)&both;
-            }
-        if constexpr (BYTES)
-            sum = warp_sum(sum);
-        if (lane == 0) {
-            scales[row * p.split_blocks + block] = BYTES ? scale * TRELLIS_MUL1_SCALE : scale;
-            offsets[row * p.split_blocks + block] = sum * scale * TRELLIS_MUL1_OFFSET;
+        if constexpr (ROWS == 1) {
+            for (u32 block = warp; block < n_blocks; block += TRELLIS_WARPS)
+                record::turn(p, m->suh, records + block * record::WORDS, first_block + block, first_row, 0);
+        } else {
+            const uint4 *from = (const uint4 *)(m->turned + (u64)(blockIdx.z * (p.n_in / EXL3_BLOCK) + first_block) *
+                                                                record::WORDS);
+            for (u32 i = threadIdx.x; i < n_blocks * record::WORDS / 4; i += TRELLIS_WARPS * 32)
+                ((uint4 *)records)[i] = __ldcg(from + i);
         }
-    }
-    __device__ __forceinline__ void turn_all()
-    {
-        for (u32 row = 0; row < n_rows; row++)
-            for (u32 block = (warp + row * n_blocks) % TRELLIS_WARPS; block < n_blocks;
-                 block += TRELLIS_WARPS)
-                turn(row, block);
     }
     // Before the inputs are there: factors that will be read.
     __device__ __forceinline__ void prepare()
     {
-        if (threadIdx.x < 2 * n_blocks)
-            bring_near(p.suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
+        if (ROWS == 1 && threadIdx.x < 2 * n_blocks)
+            bring_near(m->suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
         else if (threadIdx.x - 2 * n_blocks < 2)
-            bring_near(p.svh + blockIdx.x * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
+            bring_near(m->svh + block_out * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
     }
 
-    // One tile of columns, whose codes lie at words[] and whose activations at at[], times four tiles of
-    // outputs.
-    template <class SUM>
-    __device__ __forceinline__ void step(const u32 (&words)[3], u32 skip, const u32 (&at)[2],
-                                         SUM (&into)[TRELLIS_TILES][2][4])
+    __device__ __forceinline__ u32 two(u32 first, u32 second) const
     {
-        u32 a[2][4]; // of bytes: of the first two inputs, of the last two, each four times
+        return two_of_halves(first, second, p.factor, p.more);
+    }
+    // Positions 8 T to 8 T + 7 of a lane.
+    template <u32 T>
+    __device__ __forceinline__ void part(const u32 (&words)[BITS + 1], const u32 (&rows)[EIGHTS][16],
+                                         sum (&into)[EIGHTS][4])
+    {
+        u32 s[8];
+
+        states_of_lane<BITS, T>(words, s);
+        if constexpr (BYTES) {
+            const u32 first[4] = { s[0] * EXL3_MARK_MUL1, s[4] * EXL3_MARK_MUL1, s[1] * EXL3_MARK_MUL1,
+                                   s[5] * EXL3_MARK_MUL1 },
+                      last[4] = { s[2] * EXL3_MARK_MUL1, s[6] * EXL3_MARK_MUL1, s[3] * EXL3_MARK_MUL1,
+                                  s[7] * EXL3_MARK_MUL1 };
+#pragma unroll
+            for (u32 e = 0; e < EIGHTS; e++) {
+                mma_u8_s8(into[e], first, rows[e][4 * T], rows[e][4 * T + 1]);
+                mma_u8_s8(into[e], last, rows[e][4 * T + 2], rows[e][4 * T + 3]);
+            }
+        } else {
+            const u32 halves[4] = { two(s[0], s[1]), two(s[4], s[5]), two(s[2], s[3]), two(s[6], s[7]) };
+#pragma unroll
+            for (u32 e = 0; e < EIGHTS; e++)
+                mma_f16(into[e], halves, rows[e][2 * T], rows[e][2 * T + 1]);
+        }
+    }
+
+    // A quad of each tile of outputs; codes lie at words, activations at `at`.
+    __device__ __forceinline__ void step(u32 words, const u32 (&at)[EIGHTS],
+                                         sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    {
+        u32 rows[EIGHTS][16]; // of bytes: each four times
 
 #pragma unroll
-        for (u32 e = 0; e < 2; e++) {
-            if constexpr (BYTES) {
-                u32 four = e < EIGHTS ? shared_word(at[e]) : 0;
-                a[0][e] = __byte_perm(four, 0, 0x0000);
-                a[0][2 + e] = __byte_perm(four, 0, 0x1111);
-                a[1][e] = __byte_perm(four, 0, 0x2222);
-                a[1][2 + e] = __byte_perm(four, 0, 0x3333);
-            } else {
-                a[0][e] = e < EIGHTS ? shared_word(at[e]) : 0;
-                a[0][2 + e] = e < EIGHTS ? shared_word(at[e] + 4) : 0;
-            }
+        for (u32 e = 0; e < EIGHTS; e++) {
+            u32 packed[LANE_WORDS];
+            shared_words(at[e], packed);
+#pragma unroll
+            for (u32 i = 0; i < 16; i++)
+                rows[e][i] = BYTES                 ? __byte_perm(packed[i / 4], 0, i % 4 * 0x1111)
+                             : i < LANE_WORDS      ? packed[i % LANE_WORDS]
+                                                   : 0;
         }
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++) {
-            u32 s[8];
-            tile_states<BITS>(words, i * TILE_WORDS * 4, skip, s);
+            u32 own[BITS], w[BITS + 1];
+            shared_words(words + i * 8 * BITS * 4, own);
+            w[0] = __shfl_sync(~0u, own[BITS - 1], (lane + 28) & 31);
 #pragma unroll
-            for (u32 h = 0; h < 2; h++) {
-                const u32 *four = s + 4 * h;
-                if constexpr (BYTES) {
-                    mma_s8_u8(into[i][h], a[0], four[0] * EXL3_MARK_MUL1, four[1] * EXL3_MARK_MUL1);
-                    mma_s8_u8(into[i][h], a[1], four[2] * EXL3_MARK_MUL1, four[3] * EXL3_MARK_MUL1);
-                } else {
-                    mma_f16(into[i][h], a[0], two_values<CODEBOOK>(four[0], four[1]),
-                            two_values<CODEBOOK>(four[2], four[3]));
-                }
-            }
+            for (u32 k = 0; k < BITS; k++)
+                w[k + 1] = own[k];
+            part<0>(w, rows, into[i]);
+            part<1>(w, rows, into[i]);
+            part<2>(w, rows, into[i]);
+            part<3>(w, rows, into[i]);
         }
     }
 
-    // Until the end of a block of columns, then with its scales to the sums.
+    // Until the end of a block of columns, then with its scales to the sums. A lane has rows 2 q and 2 q + 1
+    // of outputs g and g + 8.
     __device__ __forceinline__ void multiply()
     {
-        typedef typename std::conditional<BYTES, i32, f32>::type sum;
-        const struct lane_window<BITS> window(lane);
-        const bool exists[2] = { lane / 4 < n_rows, EIGHTS > 1 && 8 + lane / 4 < n_rows };
-        u32 tile = first_tile(), end = end_tile(), begin = shared_place(ring), words[3], skip = window.skip,
-            at[2];
+        u32 quad = first_quad(), end = end_quad(), begin = shared_place(ring),
+            words = begin + (lane % 4 * PITCH + lane / 4 * BITS) * 4, last = words + (DEPTH - 1) * STAGE_WORDS * 4,
+            at[EIGHTS];
 
-        // a row that does not exist is the first one again: nobody reads its sums
-        for (u32 e = 0; e < 2; e++)
-            at[e] = shared_place(
-                x + (((exists[e] ? e * p.split_blocks * 8 : 0) + tile) * 32 + (exists[e] ? lane : lane % 4)) *
-                        LANE_WORDS);
+        keep(words);
 #pragma unroll
-        for (u32 i = 0; i < 3; i++) {
-            words[i] = begin + window.at[i];
-            keep(words[i]);
+        for (u32 e = 0; e < EIGHTS; e++) {
+            // a row that does not exist is the first one again: nobody reads its sums
+            u32 own = e * 8 + lane / 4 < n_rows && ROWS > 1 ? e * LANES + lane : lane % 4;
+            at[e] = shared_place(records + quad / 2 * record::WORDS + quad % 2 * record::QUAD_WORDS +
+                                 own * LANE_WORDS);
+            keep(at[e]);
         }
-        keep(skip);
-        keep(at[0]);
-        keep(at[1]);
-        u32 last = words[0] + (DEPTH - 1) * STAGE_WORDS * 4; // then from the ring's begin on
-        while (tile < end) {
-            u32 n = min(end, (tile | 7) + 1) - tile, block = tile / 8;
-            sum own[TRELLIS_TILES][2][4] = {};
-            tile += n;
+        while (quad < end) {
+            u32 n = min(end, (quad | 1) + 1) - quad, block = quad / 2;
+            sum own[TRELLIS_TILES][EIGHTS][4] = {};
+            quad += n;
 #pragma unroll 1
             for (; n > 0; n--) {
                 copies_wait<DEPTH - 2>();
                 __syncwarp();
                 fetch();
-                step(words, skip, at, own);
-                u32 next = words[0] == last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
+                step(words, at, own);
+                words += words == last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
 #pragma unroll
-                for (u32 i = 0; i < lane_window<BITS>::WORDS; i++)
-                    words[i] += next;
-                at[0] += 32 * LANE_WORDS * 4;
-                at[1] += 32 * LANE_WORDS * 4;
+                for (u32 e = 0; e < EIGHTS; e++)
+                    at[e] += record::QUAD_WORDS * 4;
             }
-            f32 scale[2] = { exists[0] ? scales[lane / 4 * p.split_blocks + block] : 0,
-                             exists[1] ? scales[(8 + lane / 4) * p.split_blocks + block] : 0 };
 #pragma unroll
-            for (u32 i = 0; i < TRELLIS_TILES; i++)
+            for (u32 e = 0; e < EIGHTS; e++) {
+                at[e] += (record::WORDS - 2 * record::QUAD_WORDS) * 4;
+                u32 row = ROWS > 1 ? e * 8 + lane % 4 * 2 : 0;
+                const f32 *of = (const f32 *)records + block * record::WORDS + record::SCALES + row;
+                f32 scale[2] = { row < n_rows ? of[0] : 0, row + 1 < n_rows ? of[1] : 0 };
 #pragma unroll
-                for (u32 e = 0; e < 8; e++)
-                    if (e % 4 < 2 * EIGHTS)
-                        sums[i][e / 4][e % 4] += (f32)own[i][e / 4][e % 4] * scale[e % 4 / 2];
+                for (u32 i = 0; i < TRELLIS_TILES; i++)
+#pragma unroll
+                    for (u32 j = 0; j < 4; j += ROWS > 1 ? 1 : 2)
+                        sums[i][e][j] += (f32)own[i][e][j] * scale[j % 2];
+            }
         }
     }
 
     __device__ __forceinline__ void store_sums()
     {
-        f32(*own)[EXL3_BLOCK] = all + warp / 2 * EIGHTS * 8;
+        f32(*own)[EXL3_BLOCK] = all + warp / TRELLIS_ACROSS * ROWS;
 
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
-            for (u32 e = 0; e < 8; e += 2) {
-                u32 row = lane / 4 + e % 4 / 2 * 8, o = (warp % 2 * 4 + i) * 16 + e / 4 * 8 + lane % 4 * 2;
-                if (e % 4 < 2 * EIGHTS && row < n_rows)
-                    *(float2 *)&own[row][o] = make_float2(sums[i][e / 4][e % 4], sums[i][e / 4][e % 4 + 1]);
+            for (u32 e = 0; e < EIGHTS * 4; e++) {
+                u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2,
+                    o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + i) * 16 + e % 4 / 2 * 8 + lane / 4;
+                if (row < n_rows)
+                    own[row][o] = sums[i][e / 4][e % 4];
             }
     }
 
@@ -267,9 +305,9 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
 
 #pragma unroll
         for (u32 sharer = 1; sharer < TRELLIS_SHARERS; sharer++)
-            sum += all[sharer * EIGHTS * 8 + row][o];
+            sum += all[sharer * ROWS + row][o];
         for (u32 b = 0; BYTES && b < n_blocks; b++)
-            offset += offsets[row * p.split_blocks + b];
+            offset += ((const f32 *)records)[b * record::WORDS + record::OFFSETS + row];
         return sum + offset;
     }
 
@@ -277,10 +315,10 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     __device__ __forceinline__ bool gather()
     {
         __shared__ u32 before;
-        f32 *group =
-            p.partial + (u64)blockIdx.z * p.n_splits * TRELLIS_ROWS * p.n_out + blockIdx.x * EXL3_BLOCK;
+        u32 n_out = gridDim.x * EXL3_BLOCK; // of all matrices
         u32 *arrived = p.arrived + blockIdx.z * gridDim.x + blockIdx.x;
-        u64 split = (u64)TRELLIS_ROWS * p.n_out;
+        u64 split = (u64)TRELLIS_ROWS * n_out;
+        f32 *group = p.partial + blockIdx.z * p.n_splits * split + blockIdx.x * EXL3_BLOCK;
 
         for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32) {
             u32 row = i / EXL3_BLOCK, o = i % EXL3_BLOCK;
@@ -288,7 +326,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
             if (p.n_splits == 1)
                 all[row][o] = sum;
             else
-                __stcg(group + blockIdx.y * split + (u64)row * p.n_out + o, sum);
+                __stcg(group + blockIdx.y * split + row * n_out + o, sum);
         }
         if (p.n_splits > 1)
             __threadfence();
@@ -302,7 +340,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
             return false;
         __threadfence();
         for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32) {
-            const f32 *at = group + (u64)(i / EXL3_BLOCK) * p.n_out + i % EXL3_BLOCK;
+            const f32 *at = group + i / EXL3_BLOCK * n_out + i % EXL3_BLOCK;
             f32 sum = 0;
 #pragma unroll 8
             for (u32 s = 0; s < p.n_splits; s++)
@@ -318,7 +356,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     __device__ __forceinline__ void finish()
     {
         for (u32 row = warp; row < n_rows; row += TRELLIS_WARPS) {
-            u32 first = blockIdx.x * EXL3_BLOCK + 4 * lane;
+            u32 first = block_out * EXL3_BLOCK + 4 * lane;
             f32 v[4];
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
@@ -326,11 +364,11 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
             turn_128(v);
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
-                if (first + i < p.n_rows) {
-                    u64 at = (u64)(first_row + row) * p.n_rows + first + i;
-                    f32 sum = v[i] * half_at(p.svh, first + i);
-                    sum += p.bias ? p.bias[first + i] : 0;
-                    p.out[at] = p.add ? sum + p.add[at] : sum;
+                if (first + i < m->n_rows) {
+                    u64 at = (u64)(first_row + row) * m->n_rows + first + i;
+                    f32 sum = v[i] * half_at(m->svh, first + i);
+                    sum += m->bias ? m->bias[first + i] : 0;
+                    m->out[at] = m->add ? sum + m->add[at] : sum;
                 }
         }
     }
@@ -344,7 +382,7 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
         wait_for_inputs();
         if (n_rows == 0)
             return;
-        turn_all();
+        take_rows();
         __syncthreads();
         multiply();
         copies_wait<0>();
@@ -356,25 +394,51 @@ template <u32 BITS, u32 CODEBOOK, u32 EIGHTS> struct trellis_kernel {
     }
 };
 
-#define TRELLIS_KERNEL(bits, name, codebook, eights)                                        \
-    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, eights == 1 ? 3 : 2)   \
-        trellis_##name##_##bits##_##eights(const __grid_constant__ struct trellis_params p) \
-    {                                                                                       \
-        struct trellis_kernel<bits, codebook, eights> k(p, (u32 *)trellis_shared);          \
-        k.run();                                                                            \
+template <bool BYTES, u32 ROWS>
+static __device__ __forceinline__ void trellis_turn(const struct trellis_params &p)
+{
+    typedef struct trellis_record<BYTES, ROWS> record;
+    const struct trellis_matrix *m = p.matrices + blockIdx.y;
+    u32 first_row = blockIdx.z * TRELLIS_ROWS, n = n_rows_of(p.step, p.rows),
+        n_rows = n > first_row ? min(n - first_row, ROWS) : 0;
+
+    wait_for_inputs();
+    for (u32 row = threadIdx.x / 32; row < n_rows; row += TRELLIS_WARPS)
+        record::turn(p, m->suh, m->turned + (u64)(blockIdx.z * gridDim.x + blockIdx.x) * record::WORDS,
+                     blockIdx.x, first_row, row);
+}
+
+#define TRELLIS_KERNEL(bits, name, bytes, rows)                                           \
+    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32, rows == 16 ? 2 : 3)  \
+        trellis_##name##_##bits##_##rows(const __grid_constant__ struct trellis_params p) \
+    {                                                                                     \
+        struct trellis_kernel<bits, bytes, rows> k(p, (u32 *)trellis_shared);             \
+        k.run();                                                                          \
     }
-#define TRELLIS_BITS(name, codebook, eights)  \
-    TRELLIS_KERNEL(1, name, codebook, eights) \
-    TRELLIS_KERNEL(2, name, codebook, eights) \
-    TRELLIS_KERNEL(3, name, codebook, eights) \
-    TRELLIS_KERNEL(4, name, codebook, eights) \
-    TRELLIS_KERNEL(5, name, codebook, eights) \
-    TRELLIS_KERNEL(6, name, codebook, eights) \
-    TRELLIS_KERNEL(7, name, codebook, eights) \
-    TRELLIS_KERNEL(8, name, codebook, eights)
-TRELLIS_BITS(3inst, EXL3_3INST, 1)
-TRELLIS_BITS(mcg, EXL3_MCG, 1)
-TRELLIS_BITS(mul1, EXL3_MUL1, 1)
-TRELLIS_BITS(3inst, EXL3_3INST, 2)
-TRELLIS_BITS(mcg, EXL3_MCG, 2)
-TRELLIS_BITS(mul1, EXL3_MUL1, 2)
+#define TRELLIS_BITS(name, bytes, rows)  \
+    TRELLIS_KERNEL(1, name, bytes, rows) \
+    TRELLIS_KERNEL(2, name, bytes, rows) \
+    TRELLIS_KERNEL(3, name, bytes, rows) \
+    TRELLIS_KERNEL(4, name, bytes, rows) \
+    TRELLIS_KERNEL(5, name, bytes, rows) \
+    TRELLIS_KERNEL(6, name, bytes, rows) \
+    TRELLIS_KERNEL(7, name, bytes, rows) \
+    TRELLIS_KERNEL(8, name, bytes, rows)
+TRELLIS_BITS(halves, false, 1)
+TRELLIS_BITS(halves, false, 8)
+TRELLIS_BITS(halves, false, 16)
+TRELLIS_BITS(bytes, true, 1)
+TRELLIS_BITS(bytes, true, 8)
+TRELLIS_BITS(bytes, true, 16)
+
+// Several rows of a group and block of columns, a warp a row; grid: (blocks of columns, matrices, groups).
+#define TRELLIS_TURN(name, bytes, most)                                               \
+    extern "C" __global__ void __launch_bounds__(TRELLIS_WARPS * 32)                  \
+        trellis_turn_##name##_##most(const __grid_constant__ struct trellis_params p) \
+    {                                                                                 \
+        trellis_turn<bytes, most>(p);                                                 \
+    }
+TRELLIS_TURN(halves, false, 8)
+TRELLIS_TURN(halves, false, 16)
+TRELLIS_TURN(bytes, true, 8)
+TRELLIS_TURN(bytes, true, 16)

@@ -10,6 +10,11 @@
 
 enum { FEW_ROWS = 64, CHUNK_BYTES = 32 << 20 };
 
+// A state's halves: of state * factor + more.
+static const struct codebook {
+    u32 factor, more;
+} codebooks[] = { [EXL3_3INST] = { 89226354, 64248484 }, [EXL3_MCG] = { EXL3_MARK_MCG, 0 }, [EXL3_MUL1] = { 0, 0 } };
+
 static const struct trellis_args *args_of(const struct cuda_plan *p)
 {
     return (const struct trellis_args *)p->command->args;
@@ -21,10 +26,10 @@ static u32 max_rows_of(const struct cuda_plan *p)
 }
 
 // As many splits as there is room for blocks, in one wave; the activations' part must fit into shared memory.
-static void split_columns(const struct cuda_plan *p, u32 eights, struct trellis_params *params)
+static void split_columns(const struct cuda_plan *p, u32 rows, u32 blocks_out, struct trellis_params *params)
 {
-    u32 n_blocks = params->n_in / EXL3_BLOCK, blocks_of_sm = eights == 1 && !p->tape.invariant ? 3 : 2,
-        n = blocks_of_sm * p->device.n_sms / (params->n_out / EXL3_BLOCK);
+    u32 n_blocks = params->n_in / EXL3_BLOCK, blocks_of_sm = rows <= 8 && !p->tape.invariant ? 3 : 2,
+        n = blocks_of_sm * p->device.n_sms / blocks_out;
 
     n = n < 1 ? 1 : n > n_blocks ? n_blocks : n;
     params->split_blocks = divide_up(n_blocks, n);
@@ -33,87 +38,106 @@ static void split_columns(const struct cuda_plan *p, u32 eights, struct trellis_
     params->n_splits = divide_up(n_blocks, params->split_blocks);
 }
 
+static struct trellis_matrix matrix_of(const struct cuda_plan *p, u32 i)
+{
+    const struct trellis_args *a = args_of(p);
+    u32 n_in = exl3_padded(a->n_cols), n_out = exl3_padded(a->n_rows[i]), first = i * TRELLIS_OPERANDS;
+    u64 codes = cuda_at(p, first + TRELLIS_W), suh = codes + exl3_codes_bytes(n_in, n_out, a->bits);
+
+    return (struct trellis_matrix){ .codes = codes,
+                                    .suh = suh,
+                                    .svh = suh + 2 * (u64)n_in,
+                                    .bias = cuda_at(p, first + TRELLIS_BIAS),
+                                    .add = cuda_at(p, first + TRELLIS_ADD),
+                                    .out = cuda_at(p, first + TRELLIS_OUT),
+                                    .n_out = n_out,
+                                    .n_rows = a->n_rows[i] };
+}
+
 static void launch_few(struct cuda_plan *p)
 {
-    static const char *const codebooks[] = {
-        [EXL3_3INST] = "3inst", [EXL3_MCG] = "mcg", [EXL3_MUL1] = "mul1"
-    };
     const struct trellis_args *a = args_of(p);
-    u32 n_in = exl3_padded(a->n_cols), n_out = exl3_padded(a->n_rows), max_rows = max_rows_of(p),
-        groups = divide_up(max_rows, TRELLIS_ROWS), eights = max_rows > 8 ? 2 : 1;
-    u64 codes = cuda_at(p, MATMUL_W), suh = codes + exl3_codes_bytes(n_in, n_out, a->bits);
-    struct trellis_params params = { .codes = codes,
-                                     .suh = suh,
-                                     .svh = suh + 2 * (u64)n_in,
-                                     .in = cuda_at(p, MATMUL_IN),
-                                     .bias = cuda_at(p, MATMUL_BIAS),
-                                     .add = cuda_at(p, MATMUL_ADD),
-                                     .out = cuda_at(p, MATMUL_OUT),
-                                     .n_in = n_in,
-                                     .n_out = n_out,
+    u32 max_rows = max_rows_of(p), groups = divide_up(max_rows, TRELLIS_ROWS),
+        rows = max_rows > 8 ? 16 : max_rows > 1 ? 8 : 1, n = trellis_n_matrices(a), blocks_out = 0;
+    bool bytes = a->codebook == EXL3_MUL1;
+    struct trellis_params params = { .in = cuda_at(p, TRELLIS_IN),
+                                     .n_in = exl3_padded(a->n_cols),
                                      .n_cols = a->n_cols,
-                                     .n_rows = a->n_rows,
-                                     .rows = a->rows };
+                                     .rows = a->rows,
+                                     .factor = codebooks[a->codebook].factor,
+                                     .more = codebooks[a->codebook].more };
+    u64 record_bytes = (u64)groups * (params.n_in / EXL3_BLOCK) * trellis_record_words(bytes, rows) * 4;
     char name[32];
 
-    split_columns(p, eights, &params);
-    if (params.n_splits > 1) {
-        p->counters_bytes = (u64)groups * (n_out / EXL3_BLOCK) * 4;
-        p->private_bytes = (u64)groups * params.n_splits * TRELLIS_ROWS * n_out * 4;
-        params.arrived = p->counters_at;
-        params.partial = p->private_at;
+    for (u32 i = 0; i < n; i++) {
+        params.matrices[i] = matrix_of(p, i);
+        blocks_out += params.matrices[i].n_out / EXL3_BLOCK;
+        params.matrices[i].turned = p->private_at + i * record_bytes;
     }
-    snprintf(name, sizeof name, "trellis_%s_%u_%u", codebooks[a->codebook], a->bits, eights);
+    p->private_bytes = rows > 1 ? n * record_bytes : 0;
+    split_columns(p, rows, blocks_out, &params);
+    if (params.n_splits > 1) {
+        params.arrived = p->counters_at;
+        params.partial = p->private_at + p->private_bytes;
+        p->counters_bytes = (u64)groups * blocks_out * 4;
+        p->private_bytes += (u64)groups * params.n_splits * TRELLIS_ROWS * blocks_out * EXL3_BLOCK * 4;
+    }
+    if (rows > 1) {
+        snprintf(name, sizeof name, "trellis_turn_%s_%u", bytes ? "bytes" : "halves", rows);
+        cuda_launch_add(p, name,
+                        (struct cuda_shape){ { params.n_in / EXL3_BLOCK, n, groups }, TRELLIS_WARPS * 32, 0 },
+                        &params, sizeof params);
+    }
+    snprintf(name, sizeof name, "trellis_%s_%u_%u", bytes ? "bytes" : "halves", a->bits, rows);
     cuda_launch_add(
         p, name,
-        (struct cuda_shape){ { n_out / EXL3_BLOCK, params.n_splits, groups },
+        (struct cuda_shape){ { blocks_out, params.n_splits, groups },
                              TRELLIS_WARPS * 32,
-                             trellis_shared_bytes(a->bits, a->codebook, params.split_blocks, eights) },
+                             trellis_shared_bytes(a->bits, bytes, params.split_blocks, rows) },
         &params, sizeof params);
 }
 
-// Rows [first, first + n) of the matrix, at `to`.
-static void launch_expand(struct cuda_plan *p, u64 to, u32 first, u32 n)
+// Rows [first, first + n) of a matrix, at `to`.
+static void launch_expand(struct cuda_plan *p, const struct trellis_matrix *m, u64 to, u32 first, u32 n)
 {
     const struct trellis_args *a = args_of(p);
-    u32 n_in = exl3_padded(a->n_cols), n_out = exl3_padded(a->n_rows);
-    u64 codes = cuda_at(p, MATMUL_W), suh = codes + exl3_codes_bytes(n_in, n_out, a->bits);
-    struct trellis_expand_params params = { .codes = codes,
-                                            .suh = suh,
-                                            .svh = suh + 2 * (u64)n_in,
+    struct trellis_expand_params params = { .codes = m->codes,
+                                            .suh = m->suh,
+                                            .svh = m->svh,
                                             .to = to,
-                                            .n_in = n_in,
-                                            .n_out = n_out,
+                                            .n_in = exl3_padded(a->n_cols),
+                                            .n_out = m->n_out,
                                             .n_cols = a->n_cols,
                                             .first = first,
                                             .n_rows = n,
                                             .bits = a->bits,
-                                            .codebook = a->codebook,
-                                            .exact = a->exact };
+                                            .exact = a->exact,
+                                            .factor = codebooks[a->codebook].factor,
+                                            .more = codebooks[a->codebook].more };
 
     cuda_launch_add(p, "trellis_expand",
-                    (struct cuda_shape){ { n_in / EXL3_BLOCK, divide_up(n, EXL3_BLOCK), 1 },
+                    (struct cuda_shape){ { params.n_in / EXL3_BLOCK, divide_up(n, EXL3_BLOCK), 1 },
                                          TRELLIS_EXPAND_THREADS,
                                          EXL3_BLOCK * (EXL3_BLOCK + 1) * 4 },
                     &params, sizeof params);
     cuda_launch_ends_first(p);
 }
 
-static void launch_product(struct cuda_plan *p, u64 rows_at, u32 first, u32 n)
+static void launch_product(struct cuda_plan *p, const struct trellis_matrix *m, u64 rows_at, u32 first, u32 n)
 {
     const struct trellis_args *a = args_of(p);
-    u64 bias = cuda_at(p, MATMUL_BIAS), add = cuda_at(p, MATMUL_ADD), before = 4 * (u64)first;
+    u64 before = 4 * (u64)first;
     struct gemm_plan product = {
-        .params = { .bias = { bias ? bias + before : 0 },
-                    .out = { cuda_at(p, MATMUL_OUT) + before },
-                    .in = cuda_at(p, MATMUL_IN),
-                    .add = add ? add + before : 0,
-                    .out_stride = { a->n_rows },
+        .params = { .bias = { m->bias ? m->bias + before : 0 },
+                    .out = { m->out + before },
+                    .in = cuda_at(p, TRELLIS_IN),
+                    .add = m->add ? m->add + before : 0,
+                    .out_stride = { m->n_rows },
                     .n_cols = a->n_cols,
                     .mode = EPILOGUE_LINEAR,
                     .rows = a->rows },
-        .work = cuda_at(p, MATMUL_WORK),
-        .work_bytes = p->command->operands[MATMUL_WORK].bytes,
+        .work = cuda_at(p, TRELLIS_WORK),
+        .work_bytes = p->command->operands[TRELLIS_WORK].bytes,
         .exact = a->exact,
     };
 
@@ -121,25 +145,39 @@ static void launch_product(struct cuda_plan *p, u64 rows_at, u32 first, u32 n)
     gemm_launch(p, &product);
 }
 
-static void launch_many(struct cuda_plan *p)
+// The most private memory that a product wanted, of those before and of this matrix, behind `own` bytes.
+static u64 launch_matrix(struct cuda_plan *p, const struct trellis_matrix *m, u32 chunk, u64 own, u64 most)
 {
-    const struct trellis_args *a = args_of(p);
-    u64 row = (u64)a->n_cols * (a->exact ? 4 : 2), begin = p->private_at, most = 0;
-    u32 fit = (u32)(CHUNK_BYTES / row) / EXL3_BLOCK * EXL3_BLOCK, chunk = fit ? fit : EXL3_BLOCK;
-
-    chunk = chunk < exl3_padded(a->n_rows) ? chunk : exl3_padded(a->n_rows);
-    u64 own = (chunk * row + 255) / 256 * 256;
+    u64 begin = p->private_at;
     // kernels are chosen by the address, which there is none of in the first pass
     u64 at = begin ? begin : (u64)(uintptr_t)BUFFER_OUTLINE;
-    for (u32 first = 0; first < a->n_rows; first += chunk) {
-        u32 n = a->n_rows - first < chunk ? a->n_rows - first : chunk;
+
+    for (u32 first = 0; first < m->n_rows; first += chunk) {
+        u32 n = m->n_rows - first < chunk ? m->n_rows - first : chunk;
         p->private_at = begin + own;
         p->private_bytes = 0;
-        launch_expand(p, at, first, n);
-        launch_product(p, at, first, n);
+        launch_expand(p, m, at, first, n);
+        launch_product(p, m, at, first, n);
         most = p->private_bytes > most ? p->private_bytes : most;
     }
     p->private_at = begin;
+    return most;
+}
+
+static void launch_many(struct cuda_plan *p)
+{
+    const struct trellis_args *a = args_of(p);
+    u64 row = (u64)a->n_cols * (a->exact ? 4 : 2), most = 0;
+    u32 fit = (u32)(CHUNK_BYTES / row) / EXL3_BLOCK * EXL3_BLOCK, chunk = fit ? fit : EXL3_BLOCK, n_out = 0;
+
+    for (u32 i = 0; i < trellis_n_matrices(a); i++)
+        n_out = exl3_padded(a->n_rows[i]) > n_out ? exl3_padded(a->n_rows[i]) : n_out;
+    chunk = chunk < n_out ? chunk : n_out;
+    u64 own = (chunk * row + 255) / 256 * 256;
+    for (u32 i = 0; i < trellis_n_matrices(a); i++) {
+        struct trellis_matrix m = matrix_of(p, i);
+        most = launch_matrix(p, &m, chunk, own, most);
+    }
     p->private_bytes = own + most;
 }
 

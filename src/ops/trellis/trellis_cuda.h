@@ -5,29 +5,35 @@
 
 enum {
     TRELLIS_WARPS = 8,
-    TRELLIS_SHARERS = 4,      // warps that share a tile's columns
-    TRELLIS_TILES = 4,        // of 16 outputs, of a warp: half of a block's outputs
+    TRELLIS_TILES = 4,        // of 16 outputs, of a warp
+    TRELLIS_ACROSS = EXL3_BLOCK / EXL3_TILE / TRELLIS_TILES, // warps that share a quad's outputs
+    TRELLIS_SHARERS = TRELLIS_WARPS / TRELLIS_ACROSS,        // that share the quads
     TRELLIS_ROWS = 16,        // of activations, of a block
     TRELLIS_MOST_BLOCKS = 16, // of 128 columns, of a block
     TRELLIS_EXPAND_THREADS = 256
 };
 
-struct trellis_params { // trellis.cu
-    DEVICE_AT(const struct step) step;
+struct trellis_matrix { // of those that a launch multiplies
     DEVICE_AT(const u16) codes;
     DEVICE_AT(const u16) suh;
     DEVICE_AT(const u16) svh;
-    DEVICE_AT(const f32) in;
-    DEVICE_AT(const f32) bias; // or none
-    DEVICE_AT(const f32) add;  // or none
+    DEVICE_AT(const f32) bias;  // or none
+    DEVICE_AT(const f32) add;   // or none
+    DEVICE_AT(u32) turned;      // [groups of rows][blocks of columns][trellis_record_words], of several rows
     DEVICE_AT(f32) out;
-    DEVICE_AT(f32) partial; // [groups of rows][n_splits][16][n_out], where there are splits
-    DEVICE_AT(u32) arrived; // [groups of rows][n_out / 128], zero between launches
-    u32 n_in, n_out;        // padded
-    u32 n_cols, n_rows;     // of the matrix
-    u32 rows;               // enum tensor_rows
-    u32 split_blocks;       // blocks of 128 columns of a split
+    u32 n_out, n_rows; // padded, of the matrix; n_out 0: there is none
+};
+struct trellis_params { // trellis.cu
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(f32) partial; // [groups of rows][n_splits][16][outputs of all], where there are splits
+    DEVICE_AT(u32) arrived; // [groups of rows][blocks of 128 outputs], zero between launches
+    struct trellis_matrix matrices[TRELLIS_MATRICES];
+    u32 n_in, n_cols; // padded, of the matrices
+    u32 rows;         // enum tensor_rows
+    u32 split_blocks; // blocks of 128 columns of a split
     u32 n_splits;
+    u32 factor, more; // of the codebook, but of MUL1
     u32 reserved;
 };
 
@@ -40,30 +46,53 @@ struct trellis_expand_params { // trellis_expand.cu: rows of the matrix that act
     u32 n_in, n_out;
     u32 n_cols;
     u32 first, n_rows; // first: a multiple of 128
-    u32 bits, codebook, exact;
+    u32 bits, exact;
+    u32 factor, more; // as above; factor 0: MUL1
 };
 
-// Shared memory of a block of trellis.cu: scales, and the warps' rings of codes and the rows, whose place the
-// warps' sums take at the end.
-SHARED_INLINE u32 trellis_depth(u32 bits) // stages of a ring
+#ifdef __cplusplus
+#define TRELLIS_CONSTANT constexpr SHARED_INLINE
+#else
+#define TRELLIS_CONSTANT SHARED_INLINE
+#endif
+
+// Shared memory of a block of trellis.cu: records, and the warps' rings of codes, whose place the warps' sums
+// take at the end. rows: 1, 8 or 16, that the kernel is made for.
+TRELLIS_CONSTANT u32 trellis_depth(u32 bits) // stages of a ring
 {
-    return bits <= 4 ? 8 : 4;
+    return bits <= 2 ? 6 : bits == 3 ? 4 : bits <= 5 ? 3 : 2;
 }
-SHARED_INLINE u32 trellis_ring_bytes(u32 bits) // of all warps
+TRELLIS_CONSTANT u32 trellis_pitch(u32 bits) // words from a tile of a quad to the next: no bank conflicts
 {
-    return TRELLIS_WARPS * trellis_depth(bits) * TRELLIS_TILES * 32 * bits;
+    return TRELLIS_TILES * 8 * bits / 32 * 32 + (TRELLIS_TILES * 8 * bits % 32 <= 8 ? 8 : 40);
 }
-SHARED_INLINE u32 trellis_lane_bytes(u32 codebook) // of eight rows' part of a tile's activations
+TRELLIS_CONSTANT u32 trellis_eights(u32 rows)
 {
-    return codebook == EXL3_MUL1 ? 4 : 8;
+    return (rows + 7) / 8;
 }
-SHARED_INLINE u32 trellis_scales_bytes(u32 split_blocks, u32 eights)
+TRELLIS_CONSTANT u32 trellis_lanes(u32 rows) // that have activations of their own
 {
-    return (split_blocks * eights * 8 * 8 + 15) / 16 * 16;
+    return rows == 1 ? 4 : 32;
 }
-SHARED_INLINE u32 trellis_shared_bytes(u32 bits, u32 codebook, u32 split_blocks, u32 eights)
+TRELLIS_CONSTANT u32 trellis_lane_words(bool bytes) // of a lane's activations of a quad
 {
-    u32 rows = split_blocks * 8 * 32 * trellis_lane_bytes(codebook) * eights,
-        codes = trellis_ring_bytes(bits) + rows, sums = TRELLIS_SHARERS * eights * 8 * EXL3_BLOCK * 4;
-    return trellis_scales_bytes(split_blocks, eights) + (codes > sums ? codes : sums);
+    return bytes ? 4 : 8;
+}
+// bytes: numbers of the codebook MUL1 are sums of bytes, and activations are rounded to int8; others are halves.
+//
+// A record: the rows' 128 turned numbers of a block of columns, for each quad, eight rows and lane; a scale of
+// each row; and what each row's sums are short of.
+TRELLIS_CONSTANT u32 trellis_record_numbers(bool bytes, u32 rows) // words
+{
+    return 2 * trellis_eights(rows) * trellis_lanes(rows) * trellis_lane_words(bytes);
+}
+TRELLIS_CONSTANT u32 trellis_record_words(bool bytes, u32 rows)
+{
+    return trellis_record_numbers(bytes, rows) + (rows == 1 ? 4 : 2 * rows);
+}
+TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks, u32 rows)
+{
+    u32 codes = TRELLIS_WARPS * trellis_depth(bits) * 4 * trellis_pitch(bits) * 4,
+        sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
+    return split_blocks * trellis_record_words(bytes, rows) * 4 + (codes > sums ? codes : sums);
 }

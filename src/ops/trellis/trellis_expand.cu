@@ -19,11 +19,9 @@ static __device__ __forceinline__ u32 state_of(const u32 *tile, u32 bits, u32 po
     return __funnelshift_l(__ldg(tile + next), __ldg(tile + word), first % 32) >> 16;
 }
 
-static __device__ __forceinline__ u32 two_of(u32 codebook, u32 first, u32 second)
+static __device__ __forceinline__ u32 two_of(const struct trellis_expand_params &p, u32 first, u32 second)
 {
-    return codebook == EXL3_MUL1  ? two_values<EXL3_MUL1>(first, second)
-           : codebook == EXL3_MCG ? two_values<EXL3_MCG>(first, second)
-                                  : two_values<EXL3_3INST>(first, second);
+    return p.factor ? two_of_halves(first, second, p.factor, p.more) : two_of_mul1(first, second);
 }
 
 // [input][output]
@@ -36,7 +34,7 @@ static __device__ __forceinline__ void decode(const struct trellis_expand_params
         const u32 *codes = (const u32 *)p.codes + tile * 8 * p.bits;
 #pragma unroll
         for (u32 k = 0; k < 8; k += 2) {
-            u32 two = two_of(p.codebook, state_of(codes, p.bits, 8 * lane + k),
+            u32 two = two_of(p, state_of(codes, p.bits, 8 * lane + k),
                              state_of(codes, p.bits, 8 * lane + k + 1));
             float2 v = __half22float2(*(__half2 *)&two);
             u32 row = i / 8 * 16 + lane % 4 * 2 + k / 2 % 2 * 8, column = i % 8 * 16 + lane / 4 + k / 4 * 8;
