@@ -81,23 +81,21 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     const struct trellis_matrix *m;
     u32 *ring;              // [warp][DEPTH][4 tiles of a quad][PITCH]
     u32 *records;           // [block][record::WORDS]
-    f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][ROWS], in place of the rings
+    f32 (*all)[EXL3_BLOCK]; // [TRELLIS_SHARERS][ROWS]
     u32 lane, warp, n_rows, first_row, first_block, n_blocks;
-    u32 block_out;     // of 128 of the matrix's outputs
-    const u32 *source; // this lane's part of the next stage to fetch
-    u32 stride;        // bytes to its part of the one after that
-    u32 left, to;      // stages that are left to fetch; where this lane's part of the next one goes
-    u32 to_last;
+    u32 column, block_out; // of 128 outputs: of all matrices', of its matrix's
+    const u32 *source;     // this lane's part of the next stage to fetch
+    u32 stride;            // bytes to its part of the one after that
+    u32 left, to;          // stages that are left to fetch; where this lane's part of the next one goes
+    u32 to_last, words, words_last; // the stage to multiply; the ring's last one
 
     f32 sums[TRELLIS_TILES][EIGHTS][4];
 
     __device__ __forceinline__ trellis_kernel(const struct trellis_params &params, u32 *shared)
-        : p(params), m(params.matrices), lane(threadIdx.x & 31), warp(threadIdx.x >> 5), block_out(blockIdx.x)
+        : p(params), lane(threadIdx.x & 31), warp(threadIdx.x >> 5)
     {
         u32 n = n_rows_of(p.step, p.rows);
 
-        for (; block_out >= m->n_out / EXL3_BLOCK; m++)
-            block_out -= m->n_out / EXL3_BLOCK;
         first_row = blockIdx.z * TRELLIS_ROWS;
         n_rows = n > first_row ? min(n - first_row, ROWS) : 0;
         first_block = blockIdx.y * p.split_blocks;
@@ -105,12 +103,16 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         records = shared;
         shared += p.split_blocks * record::WORDS;
         all = (f32(*)[EXL3_BLOCK])shared;
-        ring = shared + warp * DEPTH * STAGE_WORDS;
-#pragma unroll
-        for (u32 i = 0; i < TRELLIS_TILES; i++)
-#pragma unroll
-            for (u32 e = 0; e < EIGHTS * 4; e++)
-                sums[i][e / 4][e % 4] = 0;
+        ring = shared + TRELLIS_SHARERS * ROWS * EXL3_BLOCK + warp * DEPTH * STAGE_WORDS;
+    }
+
+    // The matrix of a block of outputs, whose place in it the block then is.
+    __device__ __forceinline__ const struct trellis_matrix *matrix_of(u32 &block) const
+    {
+        const struct trellis_matrix *of = p.matrices;
+        for (; block >= of->n_out / EXL3_BLOCK; of++)
+            block -= of->n_out / EXL3_BLOCK;
+        return of;
     }
 
     // Quads [first, end) are this warp's.
@@ -122,20 +124,24 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     {
         return n_blocks * 2 * (warp / TRELLIS_ACROSS + 1) / TRELLIS_SHARERS;
     }
-    // Eight lanes copy each of a quad's tiles.
-    __device__ __forceinline__ void begin_fetching()
+    // The first stages of a block of all matrices' outputs. Eight lanes copy each of a quad's tiles.
+    __device__ __forceinline__ void begin_fetching(u32 block)
     {
         u32 tile = (first_block * 2 + first_quad()) * 4 + lane / 8;
-        source = (const u32 *)m->codes +
-                 ((u64)tile * (m->n_out / EXL3_TILE) + block_out * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) *
-                     8 * BITS +
+        const struct trellis_matrix *of = matrix_of(block);
+        source = (const u32 *)of->codes +
+                 ((u64)tile * (of->n_out / EXL3_TILE) + block * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) * 8 *
+                     BITS +
                  lane % 8 * 4;
-        stride = m->n_out / EXL3_TILE * 4 * 32 * BITS;
+        stride = of->n_out / EXL3_TILE * 4 * 32 * BITS;
         keep(stride);
         left = end_quad() - first_quad();
         to = shared_place(ring + lane / 8 * PITCH + lane % 8 * 4);
         keep(to);
         to_last = to + (DEPTH - 1) * STAGE_WORDS * 4;
+        words = shared_place(ring) + (lane % 4 * PITCH + lane / 4 * BITS) * 4;
+        keep(words);
+        words_last = words + (DEPTH - 1) * STAGE_WORDS * 4;
         for (u32 i = 0; i < DEPTH - 1; i++)
             fetch();
     }
@@ -169,10 +175,12 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     // Before the inputs are there: factors that will be read.
     __device__ __forceinline__ void prepare()
     {
+        u32 block = blockIdx.x;
+        const struct trellis_matrix *of = matrix_of(block);
         if (ROWS == 1 && threadIdx.x < 2 * n_blocks)
-            bring_near(m->suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
+            bring_near(of->suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
         else if (threadIdx.x - 2 * n_blocks < 2)
-            bring_near(m->svh + block_out * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
+            bring_near(of->svh + block * EXL3_BLOCK + (threadIdx.x - 2 * n_blocks) * 64);
     }
 
     __device__ __forceinline__ u32 two(u32 first, u32 second) const
@@ -205,9 +213,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         }
     }
 
-    // A quad of each tile of outputs; codes lie at words, activations at `at`.
-    __device__ __forceinline__ void step(u32 words, const u32 (&at)[EIGHTS],
-                                         sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    // A quad of each tile of outputs; the rows lie at `at`.
+    __device__ __forceinline__ void step(const u32 (&at)[EIGHTS], sum (&into)[TRELLIS_TILES][EIGHTS][4])
     {
         u32 rows[EIGHTS][16]; // of bytes: each four times
 
@@ -240,11 +247,13 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     // of outputs g and g + 8.
     __device__ __forceinline__ void multiply()
     {
-        u32 quad = first_quad(), end = end_quad(), begin = shared_place(ring),
-            words = begin + (lane % 4 * PITCH + lane / 4 * BITS) * 4, last = words + (DEPTH - 1) * STAGE_WORDS * 4,
-            at[EIGHTS];
+        u32 quad = first_quad(), end = end_quad(), at[EIGHTS];
 
-        keep(words);
+#pragma unroll
+        for (u32 i = 0; i < TRELLIS_TILES; i++)
+#pragma unroll
+            for (u32 e = 0; e < EIGHTS * 4; e++)
+                sums[i][e / 4][e % 4] = 0;
 #pragma unroll
         for (u32 e = 0; e < EIGHTS; e++) {
             // a row that does not exist is the first one again: nobody reads its sums
@@ -262,8 +271,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                 copies_wait<DEPTH - 2>();
                 __syncwarp();
                 fetch();
-                step(words, at, own);
-                words += words == last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
+                step(at, own);
+                words += words == words_last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
 #pragma unroll
                 for (u32 e = 0; e < EIGHTS; e++)
                     at[e] += record::QUAD_WORDS * 4;
@@ -281,6 +290,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                         sums[i][e][j] += (f32)own[i][e][j] * scale[j % 2];
             }
         }
+        __syncwarp(); // all have read the last stages
     }
 
     __device__ __forceinline__ void store_sums()
@@ -315,10 +325,10 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ bool gather()
     {
         __shared__ u32 before;
-        u32 n_out = gridDim.x * EXL3_BLOCK; // of all matrices
-        u32 *arrived = p.arrived + blockIdx.z * gridDim.x + blockIdx.x;
+        u32 n_out = p.blocks_out * EXL3_BLOCK;
+        u32 *arrived = p.arrived + blockIdx.z * p.blocks_out + column;
         u64 split = (u64)TRELLIS_ROWS * n_out;
-        f32 *group = p.partial + blockIdx.z * p.n_splits * split + blockIdx.x * EXL3_BLOCK;
+        f32 *group = p.partial + blockIdx.z * p.n_splits * split + column * EXL3_BLOCK;
 
         for (u32 i = threadIdx.x; i < n_rows * EXL3_BLOCK; i += TRELLIS_WARPS * 32) {
             u32 row = i / EXL3_BLOCK, o = i % EXL3_BLOCK;
@@ -376,21 +386,30 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ void run()
     {
         if (n_rows > 0) {
-            begin_fetching();
+            begin_fetching(blockIdx.x);
             prepare();
         }
         wait_for_inputs();
         if (n_rows == 0)
             return;
-        take_rows();
-        __syncthreads();
-        multiply();
-        copies_wait<0>();
-        __syncthreads();
-        store_sums();
-        __syncthreads();
-        if (gather())
-            finish();
+        const struct trellis_matrix *turned = nullptr;
+        for (column = blockIdx.x; column < p.blocks_out; column += gridDim.x) {
+            block_out = column;
+            m = matrix_of(block_out);
+            if (m != turned) {
+                take_rows();
+                turned = m;
+                __syncthreads();
+            }
+            multiply();
+            if (column + gridDim.x < p.blocks_out)
+                begin_fetching(column + gridDim.x);
+            store_sums();
+            __syncthreads();
+            if (gather())
+                finish();
+            __syncthreads(); // then others may write what was read
+        }
     }
 };
 

@@ -25,17 +25,26 @@ static u32 max_rows_of(const struct cuda_plan *p)
     return args_of(p)->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 }
 
-// As many splits as there is room for blocks, in one wave; the activations' part must fit into shared memory.
-static void split_columns(const struct cuda_plan *p, u32 rows, u32 blocks_out, struct trellis_params *params)
+// Chooses the splits of the columns, and how many blocks walk the outputs of each: all are on the device at
+// once, and the busiest has least to do. What a block does for some outputs besides multiplying takes as
+// long as two blocks of 128 columns.
+static void split_columns(const struct cuda_plan *p, u32 rows, u32 groups, struct trellis_params *params)
 {
     u32 n_blocks = params->n_in / EXL3_BLOCK, blocks_of_sm = rows <= 8 && !p->tape.invariant ? 3 : 2,
-        n = blocks_of_sm * p->device.n_sms / blocks_out;
+        room = blocks_of_sm * p->device.n_sms / (p->tape.invariant ? 1 : groups), least = UINT32_MAX;
 
-    n = n < 1 ? 1 : n > n_blocks ? n_blocks : n;
-    params->split_blocks = divide_up(n_blocks, n);
-    if (params->split_blocks > TRELLIS_MOST_BLOCKS)
-        params->split_blocks = divide_up(n_blocks, divide_up(n_blocks, TRELLIS_MOST_BLOCKS));
-    params->n_splits = divide_up(n_blocks, params->split_blocks);
+    for (u32 split = 1; split <= n_blocks && split <= TRELLIS_MOST_BLOCKS; split++) {
+        u32 n_splits = divide_up(n_blocks, split), walkers = room / n_splits;
+        walkers = walkers < 1 ? 1 : walkers > params->blocks_out ? params->blocks_out : walkers;
+        u32 quads = divide_up(2 * split, TRELLIS_SHARERS) * TRELLIS_SHARERS,
+            cost = divide_up(params->blocks_out, walkers) * divide_up(walkers * n_splits, room) * (quads + 4);
+        if (cost < least) {
+            least = cost;
+            params->split_blocks = split;
+            params->n_splits = n_splits;
+            params->walkers = walkers;
+        }
+    }
 }
 
 static struct trellis_matrix matrix_of(const struct cuda_plan *p, u32 i)
@@ -58,7 +67,7 @@ static void launch_few(struct cuda_plan *p)
 {
     const struct trellis_args *a = args_of(p);
     u32 max_rows = max_rows_of(p), groups = divide_up(max_rows, TRELLIS_ROWS),
-        rows = max_rows > 8 ? 16 : max_rows > 1 ? 8 : 1, n = trellis_n_matrices(a), blocks_out = 0;
+        rows = max_rows > 8 ? 16 : max_rows > 1 ? 8 : 1, n = trellis_n_matrices(a);
     bool bytes = a->codebook == EXL3_MUL1;
     struct trellis_params params = { .in = cuda_at(p, TRELLIS_IN),
                                      .n_in = exl3_padded(a->n_cols),
@@ -71,16 +80,16 @@ static void launch_few(struct cuda_plan *p)
 
     for (u32 i = 0; i < n; i++) {
         params.matrices[i] = matrix_of(p, i);
-        blocks_out += params.matrices[i].n_out / EXL3_BLOCK;
+        params.blocks_out += params.matrices[i].n_out / EXL3_BLOCK;
         params.matrices[i].turned = p->private_at + i * record_bytes;
     }
     p->private_bytes = rows > 1 ? n * record_bytes : 0;
-    split_columns(p, rows, blocks_out, &params);
+    split_columns(p, rows, groups, &params);
     if (params.n_splits > 1) {
         params.arrived = p->counters_at;
         params.partial = p->private_at + p->private_bytes;
-        p->counters_bytes = (u64)groups * blocks_out * 4;
-        p->private_bytes += (u64)groups * params.n_splits * TRELLIS_ROWS * blocks_out * EXL3_BLOCK * 4;
+        p->counters_bytes = (u64)groups * params.blocks_out * 4;
+        p->private_bytes += (u64)groups * params.n_splits * TRELLIS_ROWS * params.blocks_out * EXL3_BLOCK * 4;
     }
     if (rows > 1) {
         snprintf(name, sizeof name, "trellis_turn_%s_%u", bytes ? "bytes" : "halves", rows);
@@ -91,7 +100,7 @@ static void launch_few(struct cuda_plan *p)
     snprintf(name, sizeof name, "trellis_%s_%u_%u", bytes ? "bytes" : "halves", a->bits, rows);
     cuda_launch_add(
         p, name,
-        (struct cuda_shape){ { blocks_out, params.n_splits, groups },
+        (struct cuda_shape){ { params.walkers, params.n_splits, groups },
                              TRELLIS_WARPS * 32,
                              trellis_shared_bytes(a->bits, bytes, params.split_blocks, rows) },
         &params, sizeof params);

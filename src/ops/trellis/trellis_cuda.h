@@ -33,6 +33,8 @@ struct trellis_params { // trellis.cu
     u32 rows;         // enum tensor_rows
     u32 split_blocks; // blocks of 128 columns of a split
     u32 n_splits;
+    u32 blocks_out;   // of 128 outputs of all matrices
+    u32 walkers;      // blocks that walk the outputs, of each split: the grid's width
     u32 factor, more; // of the codebook, but of MUL1
     u32 reserved;
 };
@@ -56,11 +58,10 @@ struct trellis_expand_params { // trellis_expand.cu: rows of the matrix that act
 #define TRELLIS_CONSTANT SHARED_INLINE
 #endif
 
-// Shared memory of a block of trellis.cu: records, and the warps' rings of codes, whose place the warps' sums
-// take at the end. rows: 1, 8 or 16, that the kernel is made for.
+// Shared memory of a block of trellis.cu: records, the warps' sums, and their rings of codes. rows: 1, 8 or 16, that the kernel is made for.
 TRELLIS_CONSTANT u32 trellis_depth(u32 bits) // stages of a ring
 {
-    return bits <= 2 ? 6 : bits == 3 ? 4 : bits <= 5 ? 3 : 2;
+    return bits <= 2 ? 6 : bits <= 5 ? 3 : 2;
 }
 TRELLIS_CONSTANT u32 trellis_pitch(u32 bits) // words from a tile of a quad to the next: no bank conflicts
 {
@@ -94,5 +95,5 @@ TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks
 {
     u32 codes = TRELLIS_WARPS * trellis_depth(bits) * 4 * trellis_pitch(bits) * 4,
         sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
-    return split_blocks * trellis_record_words(bytes, rows) * 4 + (codes > sums ? codes : sums);
+    return split_blocks * trellis_record_words(bytes, rows) * 4 + sums + codes;
 }
