@@ -116,6 +116,59 @@ static void three_matrices_at_once_of_many_rows(void **state)
             compare_joined(b, rows[exact], 3 + b, exact, exact ? 0 : 2e-5);
 }
 
+// The weight first: it is the same for any number of rows.
+static void record_weight_and_rows(struct side *s, const struct op_shape *c)
+{
+    const struct weight *w = side_trellis(s, c, c->n_out);
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
+
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w });
+}
+
+// Of a step's last row, which is the same in all.
+static float *play_last_row(const struct op_shape *c)
+{
+    float *row = mem_alloc(c->n_cols * sizeof *row), *out = mem_alloc(c->n_out * sizeof *out);
+    uint64_t bytes = c->n_cols * sizeof *row, out_bytes = c->n_out * sizeof *out;
+    struct side s = { 0 };
+    struct err err = { 0 };
+
+    side_open(&s, gpu, c, record_weight_and_rows);
+    bench_seed(3);
+    for (uint32_t i = 0; i < c->n_cols; i++)
+        row[i] = bench_normal();
+    assert_ok(buffer_write(&s.buffers[0], (c->rows - 1) * bytes, row, bytes, &err), &err);
+    assert_ok(tape_play(s.tape, &s.step, &err), &err);
+    assert_ok(buffer_read(&s.buffers[1], (c->rows - 1) * out_bytes, out, out_bytes, &err), &err);
+    side_close(&s);
+    mem_free(row);
+    return out;
+}
+
+static void a_row_has_the_same_bits_in_any_step(void **state)
+{
+    static const uint32_t rows[][2] = { { 1, 1 }, { 1, 8 }, { 7, 8 }, { 12, 16 }, { 70, 100 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t b = 0; b < 3; b++) {
+        float *results[5];
+        for (uint32_t r = 0; r < 5; r++) {
+            struct op_shape c = { .format = codebooks[b],
+                                  .bits = 3 + b,
+                                  .rows = rows[r][0],
+                                  .most_rows = rows[r][1],
+                                  .n_cols = 1400,
+                                  .n_out = 300,
+                                  .invariant = true };
+            results[r] = play_last_row(&c);
+            assert_memory_equal(results[0], results[r], c.n_out * sizeof(float));
+        }
+        for (uint32_t r = 0; r < 5; r++)
+            mem_free(results[r]);
+    }
+}
+
 static void gates_in_parts(void **state)
 {
     (void)state;
@@ -141,6 +194,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_rows_and_exact_ones),
         cmocka_unit_test(three_matrices_at_once_of_few_rows),
         cmocka_unit_test(three_matrices_at_once_of_many_rows),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_step),
         cmocka_unit_test(gates_in_parts),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

@@ -13,10 +13,10 @@ static void record_parts(struct tape *t, struct gate_up g)
 
     if (g.norm)
         op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
-    matmul_record_joined(t,
-                         (const struct matmul[]){ { .out = gate, .in = n, .w = g.gate },
-                                                  { .out = up, .in = n, .w = g.up } },
-                         2);
+    matmul_record_joined(
+        t,
+        (const struct matmul[]){ { .out = gate, .in = n, .w = g.gate }, { .out = up, .in = n, .w = g.up } },
+        2);
     op_lora(t, (struct lora){ .in = n, .targets = { { gate, g.gate->lora }, { up, g.up->lora } } });
     op_activate(t, (struct activate){ .out = g.out, .gate = gate, .up = up, .activation = g.activation });
 }

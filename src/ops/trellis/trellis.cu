@@ -1,26 +1,31 @@
 // trellis.cu - a product with EXL3 codes for up to 64 rows of activations, and for any number where a row
 // must get the same bits whatever shares its step; see trellis.h.
 //
-// Computes   out = svh * H (W (H (suh * in)))  + bias + add. Bound by decoding, then by reading the codes.
+// Computes   out = svh * H (W (H (suh * in)))  + bias + add. Bound by issuing instructions: extraction and
+// decoding of a state (bench/results/2026-11-28-trellis.md has the machine code's count).
 //
 //                k: a split's quads of 64 inputs, divided among 4 warps
 //              +------+------+------+------+
-//   128        | warp | warp | warp | warp |   x  16 rows of activations
+//   128        | warp | warp | warp | warp |   x  1, 8 or 16 rows of activations
 //   outputs    |  0   |  2   |  4   |  6   |
 //   of the     +------+------+------+------+
-//   matrix     |  1   |  3   |  5   |  7   |      grid: (blocks of 128 outputs, splits, groups of 16 rows)
+//   matrices   |  1   |  3   |  5   |  7   |      grid: (walkers, splits, groups of 16 rows)
 //              +------+------+------+------+
 //
+// Tiles: a block walks every walkers-th block of 128 outputs, of all matrices, in its split of k.
 // Pipeline: each warp copies its next codes into a ring of its own in shared memory, the first before the
-// inputs are there (programmatic dependent launch). A stage is a quad of each of the warp's 4 tiles of outputs.
-//
-// Operands: the block turns its part of the rows itself and keeps them in shared memory as fragments, with a
-// scale for each row and 128 columns. Codes become fragments in registers (trellis_decode.cuh): halves; or,
-// of the codebook MUL1, whose numbers are sums of four bytes, the bytes themselves, which int8 tensor cores
-// add up against four copies of an int8 activation.
+// inputs are there (programmatic dependent launch). A stage is a quad of each of the warp's 4 tiles of
+// outputs.
+// Operands: records of the block's columns in shared memory (trellis_cuda.h). Of one row each block makes its
+// own; several rows are turned once, by trellis_turn. Codes become fragments in registers
+// (trellis_decode.cuh): halves; or, of the codebook MUL1, whose numbers are sums of four bytes, the bytes
+// themselves, which are multiplied by four copies of an int8 activation.
 // Reduction: the warps' sums in shared memory, in the order of the columns; then the splits' in memory, by
-// the block that comes last, in the order of the splits. Which sums these are depends on the matrix alone.
+// the block that comes last, in the order of the splits. Which sums these are depends on the matrices alone.
 // Epilogue: the last block has all of 128 outputs, which it turns back.
+//
+// Products that are added to something are rounded as written (__fmul_rn, __fmaf_rn): a row must get the same
+// bits from the kernels for 8 and 16 rows.
 #include <type_traits>
 #include "device/cuda/tile.cuh"
 #include "ops/trellis/trellis_decode.cuh"
@@ -41,7 +46,7 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
 
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
-            v[i] = first + i < p.n_cols ? __ldcg(in + i) * half_at(suh, first + i) : 0;
+            v[i] = first + i < p.n_cols ? __fmul_rn(__ldcg(in + i), half_at(suh, first + i)) : 0;
         turn_128(v);
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
@@ -87,7 +92,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     const u32 *source;     // this lane's part of the next stage to fetch
     u32 stride;            // bytes to its part of the one after that
     u32 left, to;          // stages that are left to fetch; where this lane's part of the next one goes
-    u32 to_last, words, words_last; // the stage to multiply; the ring's last one
+    u32 to_last;           // the ring's last place for it
+    u32 words, words_last; // the stage to multiply, in the ring; the last one there
 
     f32 sums[TRELLIS_TILES][EIGHTS][4];
 
@@ -130,8 +136,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         u32 tile = (first_block * 2 + first_quad()) * 4 + lane / 8;
         const struct trellis_matrix *of = matrix_of(block);
         source = (const u32 *)of->codes +
-                 ((u64)tile * (of->n_out / EXL3_TILE) + block * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) * 8 *
-                     BITS +
+                 ((u64)tile * (of->n_out / EXL3_TILE) + block * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) *
+                     8 * BITS +
                  lane % 8 * 4;
         stride = of->n_out / EXL3_TILE * 4 * 32 * BITS;
         keep(stride);
@@ -166,8 +172,9 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
             for (u32 block = warp; block < n_blocks; block += TRELLIS_WARPS)
                 record::turn(p, m->suh, records + block * record::WORDS, first_block + block, first_row, 0);
         } else {
-            const uint4 *from = (const uint4 *)(m->turned + (u64)(blockIdx.z * (p.n_in / EXL3_BLOCK) + first_block) *
-                                                                record::WORDS);
+            const uint4 *from =
+                (const uint4 *)(m->turned +
+                                (u64)(blockIdx.z * (p.n_in / EXL3_BLOCK) + first_block) * record::WORDS);
             for (u32 i = threadIdx.x; i < n_blocks * record::WORDS / 4; i += TRELLIS_WARPS * 32)
                 ((uint4 *)records)[i] = __ldcg(from + i);
         }
@@ -200,6 +207,19 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                                    s[5] * EXL3_MARK_MUL1 },
                       last[4] = { s[2] * EXL3_MARK_MUL1, s[6] * EXL3_MARK_MUL1, s[3] * EXL3_MARK_MUL1,
                                   s[7] * EXL3_MARK_MUL1 };
+            if constexpr (ROWS == 1) {
+                // four dot products take fewer clocks than one instruction of the tensor cores, of whose
+                // eight rows one would be used
+                into[0][0] = dot_u8_s8(first[0], rows[0][4 * T], into[0][0]);
+                into[0][2] = dot_u8_s8(first[1], rows[0][4 * T], into[0][2]);
+                into[0][0] = dot_u8_s8(first[2], rows[0][4 * T + 1], into[0][0]);
+                into[0][2] = dot_u8_s8(first[3], rows[0][4 * T + 1], into[0][2]);
+                into[0][0] = dot_u8_s8(last[0], rows[0][4 * T + 2], into[0][0]);
+                into[0][2] = dot_u8_s8(last[1], rows[0][4 * T + 2], into[0][2]);
+                into[0][0] = dot_u8_s8(last[2], rows[0][4 * T + 3], into[0][0]);
+                into[0][2] = dot_u8_s8(last[3], rows[0][4 * T + 3], into[0][2]);
+                return;
+            }
 #pragma unroll
             for (u32 e = 0; e < EIGHTS; e++) {
                 mma_u8_s8(into[e], first, rows[e][4 * T], rows[e][4 * T + 1]);
@@ -224,9 +244,9 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
             shared_words(at[e], packed);
 #pragma unroll
             for (u32 i = 0; i < 16; i++)
-                rows[e][i] = BYTES                 ? __byte_perm(packed[i / 4], 0, i % 4 * 0x1111)
-                             : i < LANE_WORDS      ? packed[i % LANE_WORDS]
-                                                   : 0;
+                rows[e][i] = BYTES            ? __byte_perm(packed[i / 4], 0, i % 4 * 0x1111)
+                             : i < LANE_WORDS ? packed[i % LANE_WORDS]
+                                              : 0;
         }
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++) {
@@ -286,8 +306,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 #pragma unroll
                 for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
-                    for (u32 j = 0; j < 4; j += ROWS > 1 ? 1 : 2)
-                        sums[i][e][j] += (f32)own[i][e][j] * scale[j % 2];
+                    for (u32 j = 0; j<4; j += ROWS> 1 ? 1 : 2)
+                        sums[i][e][j] = __fmaf_rn((f32)own[i][e][j], scale[j % 2], sums[i][e][j]);
             }
         }
         __syncwarp(); // all have read the last stages
@@ -301,10 +321,15 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
             for (u32 e = 0; e < EIGHTS * 4; e++) {
+                f32 v = sums[i][e / 4][e % 4];
+                if (BYTES && ROWS == 1) { // each lane has a tile's part
+                    v += __shfl_xor_sync(~0u, v, 1);
+                    v += __shfl_xor_sync(~0u, v, 2);
+                }
                 u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2,
                     o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + i) * 16 + e % 4 / 2 * 8 + lane / 4;
                 if (row < n_rows)
-                    own[row][o] = sums[i][e / 4][e % 4];
+                    own[row][o] = v;
             }
     }
 
@@ -376,7 +401,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
             for (u32 i = 0; i < 4; i++)
                 if (first + i < m->n_rows) {
                     u64 at = (u64)(first_row + row) * m->n_rows + first + i;
-                    f32 sum = v[i] * half_at(m->svh, first + i);
+                    f32 sum = __fmul_rn(v[i], half_at(m->svh, first + i));
                     sum += m->bias ? m->bias[first + i] : 0;
                     m->out[at] = m->add ? sum + m->add[at] : sum;
                 }

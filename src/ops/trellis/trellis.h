@@ -1,5 +1,6 @@
 // trellis: for each of up to three matrices w of the same columns:
-//   out[r][n] = svh[n] * (H y)[n]  (+ bias[n])  (+ add[r][n]),  y[o] = sum over i of (H (suh * in[r]))[i] * w[i][o]
+//   out[r][n] = svh[n] * (H y)[n]  (+ bias[n])  (+ add[r][n]),  y[o] = sum over i of (H (suh * in[r]))[i] *
+//   w[i][o]
 //
 // matmul with matrices of EXL3 (quant/exl3.h), whose codes stay as they are: 1 to 8 bits a weight in memory,
 // decoded where they are multiplied. H is the Hadamard matrix of 128 over sqrt(128) on each 128 numbers. Rows

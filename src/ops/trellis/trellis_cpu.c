@@ -20,22 +20,22 @@ struct trellis_vec_room { // the same, of the vector kernels
     _Alignas(64) f32 sums[PASS_ROWS][EXL3_BLOCK / EXL3_TILE][TRELLIS_SUMS];
 };
 
-struct product { // of one of the command's matrices
+struct cpu_trellis { // of one of the command's matrices
     const struct cpu_call *call;
     struct exl3 m;
     uint32_t n_rows;   // of the matrix
     uint32_t operands; // before its own
 };
 
-static struct product product_of(const struct cpu_call *call, uint32_t matrix)
+static struct cpu_trellis product_of(const struct cpu_call *call, uint32_t matrix)
 {
     const struct trellis_args *args = cpu_args(call);
     uint32_t n_rows = args->n_rows[matrix], operands = matrix * TRELLIS_OPERANDS;
 
-    return (struct product){ call,
-                             exl3_at(cpu_base(call, operands + TRELLIS_W), exl3_padded(args->n_cols),
-                                     exl3_padded(n_rows), args->bits, (enum exl3_codebook)args->codebook),
-                             n_rows, operands };
+    return (struct cpu_trellis){ call,
+                                 exl3_at(cpu_base(call, operands + TRELLIS_W), exl3_padded(args->n_cols),
+                                         exl3_padded(n_rows), args->bits, (enum exl3_codebook)args->codebook),
+                                 n_rows, operands };
 }
 
 static uint32_t blocks_of(const struct trellis_args *args, uint32_t matrix)
@@ -57,7 +57,7 @@ static void trellis_plan(const struct cpu_call *call, struct cpu_plan *plan)
 }
 
 // A tile's matrix; tile: then its place among those of this matrix.
-static struct product take_tile(const struct cpu_call *call, uint32_t phase, uint32_t *tile)
+static struct cpu_trellis take_tile(const struct cpu_call *call, uint32_t phase, uint32_t *tile)
 {
     const struct trellis_args *args = cpu_args(call);
     uint32_t n = rows_of(call->step, args->rows), i = 0;
@@ -68,7 +68,7 @@ static struct product take_tile(const struct cpu_call *call, uint32_t phase, uin
 }
 
 // H (suh * in), the padding zero.
-static void turn_row(const struct product *p, uint32_t r)
+static void turn_row(const struct cpu_trellis *p, uint32_t r)
 {
     const struct exl3 *m = &p->m;
     uint32_t n_cols = ((const struct trellis_args *)cpu_args(p->call))->n_cols;
@@ -88,7 +88,7 @@ static void add_block(const float *x, float block[EXL3_BLOCK][EXL3_BLOCK], float
             sums[o] += x[i] * block[i][o];
 }
 
-static void write_outputs(const struct product *p, uint32_t out, uint32_t row, float *sums)
+static void write_outputs(const struct cpu_trellis *p, uint32_t out, uint32_t row, float *sums)
 {
     const struct cpu_call *call = p->call;
     uint32_t first = out * EXL3_BLOCK, add_at = p->operands + TRELLIS_ADD;
@@ -105,17 +105,17 @@ static void write_outputs(const struct product *p, uint32_t out, uint32_t row, f
     }
 }
 
-static uint32_t step_rows(const struct product *p)
+static uint32_t step_rows(const struct cpu_trellis *p)
 {
     return rows_of(p->call->step, ((const struct trellis_args *)cpu_args(p->call))->rows);
 }
 
-static const float *turned_row(const struct product *p, uint32_t row)
+static const float *turned_row(const struct cpu_trellis *p, uint32_t row)
 {
     return cpu_row(p->call, p->operands + TRELLIS_WORK, row);
 }
 
-static void multiply(const struct product *p, uint32_t out)
+static void multiply(const struct cpu_trellis *p, uint32_t out)
 {
     struct trellis_room *room = p->call->local;
     uint32_t n = step_rows(p);
@@ -137,7 +137,7 @@ static void trellis_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
 {
     for (uint32_t i = first; i < last; i++) {
         uint32_t tile = i;
-        struct product p = take_tile(call, phase, &tile);
+        struct cpu_trellis p = take_tile(call, phase, &tile);
         if (phase == 0)
             turn_row(&p, tile);
         else
@@ -153,7 +153,7 @@ static void vec_plan(const struct cpu_call *call, struct cpu_plan *plan)
 }
 
 // Of each 16 numbers in the order of trellis_kernels.h.
-static void reorder_row(const struct product *p, uint32_t r)
+static void reorder_row(const struct cpu_trellis *p, uint32_t r)
 {
     float *row = cpu_row(p->call, p->operands + TRELLIS_WORK, r), was[EXL3_TILE];
 
@@ -164,7 +164,8 @@ static void reorder_row(const struct product *p, uint32_t r)
     }
 }
 
-static void write_vec_outputs(const struct product *p, uint32_t out, uint32_t row, f32 (*sums)[TRELLIS_SUMS])
+static void write_vec_outputs(const struct cpu_trellis *p, uint32_t out, uint32_t row,
+                              f32 (*sums)[TRELLIS_SUMS])
 {
     float added[EXL3_BLOCK];
 
@@ -175,7 +176,7 @@ static void write_vec_outputs(const struct product *p, uint32_t out, uint32_t ro
     write_outputs(p, out, row, added);
 }
 
-static void multiply_vec(const struct product *p, uint32_t out, const struct trellis_kernels *kernels)
+static void multiply_vec(const struct cpu_trellis *p, uint32_t out, const struct trellis_kernels *kernels)
 {
     struct trellis_vec_room *room = p->call->local;
     uint32_t n = step_rows(p), n_tiles = EXL3_BLOCK / EXL3_TILE;
@@ -203,7 +204,7 @@ static void vec_run(const struct cpu_call *call, uint32_t phase, const uint32_t 
 {
     for (uint32_t i = range[0]; i < range[1]; i++) {
         uint32_t tile = i;
-        struct product p = take_tile(call, phase, &tile);
+        struct cpu_trellis p = take_tile(call, phase, &tile);
         if (phase == 1) {
             multiply_vec(&p, tile, kernels);
             continue;

@@ -1,8 +1,8 @@
 // trellis_cuda.c - the operation's launches.
 //
-// Up to FEW_ROWS rows, and wherever a row must have the same bits in any step: trellis.cu. More rows, and
-// exact products: trellis_expand.cu writes rows of the matrix into private memory, as many as CHUNK_BYTES
-// hold, and an ordinary product multiplies them.
+// Up to FEW_ROWS rows, and wherever a row must have the same bits in any step: trellis.cu, where its shared
+// memory fits. More rows, and exact products: trellis_expand.cu writes rows of the matrix into private
+// memory, as many as CHUNK_BYTES hold, and an ordinary product multiplies them.
 #include "base/divide.h"
 #include "gemm/cuda/gemm_params.h"
 #include "ops/cuda_table.h"
@@ -13,7 +13,9 @@ enum { FEW_ROWS = 64, CHUNK_BYTES = 32 << 20 };
 // A state's halves: of state * factor + more.
 static const struct codebook {
     u32 factor, more;
-} codebooks[] = { [EXL3_3INST] = { 89226354, 64248484 }, [EXL3_MCG] = { EXL3_MARK_MCG, 0 }, [EXL3_MUL1] = { 0, 0 } };
+} codebooks[] = {
+    [EXL3_3INST] = { 89226354, 64248484 }, [EXL3_MCG] = { EXL3_MARK_MCG, 0 }, [EXL3_MUL1] = { 0, 0 }
+};
 
 static const struct trellis_args *args_of(const struct cuda_plan *p)
 {
@@ -25,16 +27,39 @@ static u32 max_rows_of(const struct cuda_plan *p)
     return args_of(p)->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 }
 
+static u32 kernel_rows_of(const struct cuda_plan *p)
+{
+    u32 most = max_rows_of(p);
+
+    return most > 8 ? 16 : most > 1 || p->tape.invariant ? 8 : 1;
+}
+
+// Shared memory of a block with so many blocks of columns; the same for any rows where these must have the
+// same bits.
+static u32 shared_bytes_of(const struct cuda_plan *p, u32 split)
+{
+    const struct trellis_args *a = args_of(p);
+
+    return trellis_shared_bytes(a->bits, a->codebook == EXL3_MUL1, split,
+                                p->tape.invariant ? 16 : kernel_rows_of(p));
+}
+
 // Chooses the splits of the columns, and how many blocks walk the outputs of each: all are on the device at
 // once, and the busiest has least to do. What a block does for some outputs besides multiplying takes as
 // long as two blocks of 128 columns.
-static void split_columns(const struct cuda_plan *p, u32 rows, u32 groups, struct trellis_params *params)
+static void split_columns(const struct cuda_plan *p, u32 groups, struct trellis_params *params)
 {
-    u32 n_blocks = params->n_in / EXL3_BLOCK, blocks_of_sm = rows <= 8 && !p->tape.invariant ? 3 : 2,
-        room = blocks_of_sm * p->device.n_sms / (p->tape.invariant ? 1 : groups), least = UINT32_MAX;
+    bool alike = p->tape.invariant; // whatever the rows
+    u32 n_blocks = params->n_in / EXL3_BLOCK, rows = kernel_rows_of(p), most = rows == 1 ? 32 : 16,
+        most_of_sm = rows == 16 || alike ? 2 : 3, least = UINT32_MAX;
 
-    for (u32 split = 1; split <= n_blocks && split <= TRELLIS_MOST_BLOCKS; split++) {
-        u32 n_splits = divide_up(n_blocks, split), walkers = room / n_splits;
+    for (u32 split = 1; split <= n_blocks && split <= most; split++) {
+        u32 fit = p->device.shared_bytes / shared_bytes_of(p, split),
+            room = (fit < most_of_sm ? fit : most_of_sm) * p->device.n_sms / (alike ? 1 : groups),
+            n_splits = divide_up(n_blocks, split), walkers = room / n_splits;
+        if (fit == 0)
+            break;
+        room = room < 1 ? 1 : room;
         walkers = walkers < 1 ? 1 : walkers > params->blocks_out ? params->blocks_out : walkers;
         u32 quads = divide_up(2 * split, TRELLIS_SHARERS) * TRELLIS_SHARERS,
             cost = divide_up(params->blocks_out, walkers) * divide_up(walkers * n_splits, room) * (quads + 4);
@@ -66,8 +91,7 @@ static struct trellis_matrix matrix_of(const struct cuda_plan *p, u32 i)
 static void launch_few(struct cuda_plan *p)
 {
     const struct trellis_args *a = args_of(p);
-    u32 max_rows = max_rows_of(p), groups = divide_up(max_rows, TRELLIS_ROWS),
-        rows = max_rows > 8 ? 16 : max_rows > 1 ? 8 : 1, n = trellis_n_matrices(a);
+    u32 groups = divide_up(max_rows_of(p), TRELLIS_ROWS), rows = kernel_rows_of(p), n = trellis_n_matrices(a);
     bool bytes = a->codebook == EXL3_MUL1;
     struct trellis_params params = { .in = cuda_at(p, TRELLIS_IN),
                                      .n_in = exl3_padded(a->n_cols),
@@ -84,7 +108,7 @@ static void launch_few(struct cuda_plan *p)
         params.matrices[i].turned = p->private_at + i * record_bytes;
     }
     p->private_bytes = rows > 1 ? n * record_bytes : 0;
-    split_columns(p, rows, groups, &params);
+    split_columns(p, groups, &params);
     if (params.n_splits > 1) {
         params.arrived = p->counters_at;
         params.partial = p->private_at + p->private_bytes;
@@ -98,12 +122,11 @@ static void launch_few(struct cuda_plan *p)
                         &params, sizeof params);
     }
     snprintf(name, sizeof name, "trellis_%s_%u_%u", bytes ? "bytes" : "halves", a->bits, rows);
-    cuda_launch_add(
-        p, name,
-        (struct cuda_shape){ { params.walkers, params.n_splits, groups },
-                             TRELLIS_WARPS * 32,
-                             trellis_shared_bytes(a->bits, bytes, params.split_blocks, rows) },
-        &params, sizeof params);
+    cuda_launch_add(p, name,
+                    (struct cuda_shape){ { params.walkers, params.n_splits, groups },
+                                         TRELLIS_WARPS * 32,
+                                         trellis_shared_bytes(a->bits, bytes, params.split_blocks, rows) },
+                    &params, sizeof params);
 }
 
 // Rows [first, first + n) of a matrix, at `to`.
@@ -192,7 +215,8 @@ static void launch_many(struct cuda_plan *p)
 
 void cuda_plan_trellis(struct cuda_plan *p)
 {
-    if (!args_of(p)->exact && (max_rows_of(p) <= FEW_ROWS || p->tape.invariant))
+    if (!args_of(p)->exact && (max_rows_of(p) <= FEW_ROWS || p->tape.invariant) &&
+        shared_bytes_of(p, 1) <= p->device.shared_bytes)
         launch_few(p);
     else
         launch_many(p);

@@ -5,11 +5,10 @@
 
 enum {
     TRELLIS_WARPS = 8,
-    TRELLIS_TILES = 4,        // of 16 outputs, of a warp
+    TRELLIS_TILES = 4,                                       // of 16 outputs, of a warp
     TRELLIS_ACROSS = EXL3_BLOCK / EXL3_TILE / TRELLIS_TILES, // warps that share a quad's outputs
     TRELLIS_SHARERS = TRELLIS_WARPS / TRELLIS_ACROSS,        // that share the quads
-    TRELLIS_ROWS = 16,        // of activations, of a block
-    TRELLIS_MOST_BLOCKS = 16, // of 128 columns, of a block
+    TRELLIS_ROWS = 16,                                       // of activations, of a block
     TRELLIS_EXPAND_THREADS = 256
 };
 
@@ -17,9 +16,9 @@ struct trellis_matrix { // of those that a launch multiplies
     DEVICE_AT(const u16) codes;
     DEVICE_AT(const u16) suh;
     DEVICE_AT(const u16) svh;
-    DEVICE_AT(const f32) bias;  // or none
-    DEVICE_AT(const f32) add;   // or none
-    DEVICE_AT(u32) turned;      // [groups of rows][blocks of columns][trellis_record_words], of several rows
+    DEVICE_AT(const f32) bias; // or none
+    DEVICE_AT(const f32) add;  // or none
+    DEVICE_AT(u32) turned;     // [groups of rows][blocks of columns][trellis_record_words], of several rows
     DEVICE_AT(f32) out;
     u32 n_out, n_rows; // padded, of the matrix; n_out 0: there is none
 };
@@ -58,7 +57,8 @@ struct trellis_expand_params { // trellis_expand.cu: rows of the matrix that act
 #define TRELLIS_CONSTANT SHARED_INLINE
 #endif
 
-// Shared memory of a block of trellis.cu: records, the warps' sums, and their rings of codes. rows: 1, 8 or 16, that the kernel is made for.
+// Shared memory of a block of trellis.cu: records, the warps' sums, and their rings of codes. rows: 1, 8 or
+// 16, that the kernel is made for.
 TRELLIS_CONSTANT u32 trellis_depth(u32 bits) // stages of a ring
 {
     return bits <= 2 ? 6 : bits <= 5 ? 3 : 2;
@@ -79,10 +79,11 @@ TRELLIS_CONSTANT u32 trellis_lane_words(bool bytes) // of a lane's activations o
 {
     return bytes ? 4 : 8;
 }
-// bytes: numbers of the codebook MUL1 are sums of bytes, and activations are rounded to int8; others are halves.
+// bytes: numbers of the codebook MUL1 are sums of bytes, and activations are rounded to int8; others are
+// halves.
 //
-// A record: the rows' 128 turned numbers of a block of columns, for each quad, eight rows and lane; a scale of
-// each row; and what each row's sums are short of.
+// A record: the rows' 128 turned numbers of a block of columns, for each quad, eight rows and lane; a scale
+// of each row; and what each row's sums are short of.
 TRELLIS_CONSTANT u32 trellis_record_numbers(bool bytes, u32 rows) // words
 {
     return 2 * trellis_eights(rows) * trellis_lanes(rows) * trellis_lane_words(bytes);

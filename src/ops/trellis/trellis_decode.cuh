@@ -6,8 +6,8 @@
 // then of output g + 8. Their states begin in the word before, which lane 4 (g - 1) + q has.
 //
 //   quad           tile 0   tile 1   tile 2   tile 3         inputs 2 t + {0, 1, 8, 9} of a tile are a lane's
-//   output g     |  q = 0 |  q = 1 |  q = 2 |  q = 3 |       numbers of A's row g in one m16n8k16 of halves or
-//   output g + 8 |  q = 0 |  q = 1 |  q = 2 |  q = 3 |       in two m16n8k32 of bytes, four a weight
+//   output g     |  q = 0 |  q = 1 |  q = 2 |  q = 3 |       numbers of A's row g in one m16n8k16 of halves
+//   or output g + 8 |  q = 0 |  q = 1 |  q = 2 |  q = 3 |       in two m16n8k32 of bytes, four a weight
 #pragma once
 #include "device/cuda/kernel.cuh"
 #include "ops/trellis/trellis_cuda.h"
@@ -30,6 +30,13 @@ static __device__ __forceinline__ void mma_u8_s8(i32 (&d)[4], const u32 (&a)[4],
                  "{%0,%1,%2,%3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// sum + the products of four unsigned bytes and four of int8.
+static __device__ __forceinline__ i32 dot_u8_s8(u32 a, u32 b, i32 sum)
+{
+    i32 d;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(sum));
+    return d;
 }
 static __device__ __forceinline__ void bring_near(const void *at) // into the L2 cache
 {
@@ -84,17 +91,6 @@ static void keep(u32 &)
 }
 #endif
 
-// word << N by a multiplication, as the pipe for shifts has more to do.
-template <u32 N> static __device__ __forceinline__ u32 shift_by_product(u32 word)
-{
-#ifndef CUDA_EMULATED
-    u32 product;
-    asm("mul.lo.u32 %0, %1, %2;" : "=r"(product) : "r"(word), "n"(1u << N));
-    return product;
-#else
-    return word << N;
-#endif
-}
 // The state that ends behind position I of a lane's own, of its words after the one before them. States 8 and
 // 16 bits behind another one are cut from the same shifted word.
 template <u32 BITS, u32 I> static __device__ __forceinline__ u32 state_of_lane(const u32 (&w)[BITS + 1])
@@ -103,9 +99,7 @@ template <u32 BITS, u32 I> static __device__ __forceinline__ u32 state_of_lane(c
                   steps = 8 % BITS == 0 && first % 8 != 0 ? (first - (16 + BITS)) / 8 % 3 : 0,
                   begin = aligned ? first / 32 * 32 : first - 8 * steps, word = begin / 32,
                   next = word < BITS ? word + 1 : word, before = first - begin;
-    u32 cut = begin % 32 == 0    ? w[word]
-              : begin % 32 <= 16 && 8 % BITS != 0 ? shift_by_product<begin % 32>(w[word])
-                                 : __funnelshift_l(w[next], w[word], begin % 32);
+    u32 cut = begin % 32 ? __funnelshift_l(w[next], w[word], begin % 32) : w[word];
     return before == 0 ? cut >> 16 : before == 8 ? __byte_perm(cut, 0, 0x4421) : cut & 0xffff;
 }
 // Positions 8 T to 8 T + 7.

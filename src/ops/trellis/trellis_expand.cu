@@ -34,8 +34,8 @@ static __device__ __forceinline__ void decode(const struct trellis_expand_params
         const u32 *codes = (const u32 *)p.codes + tile * 8 * p.bits;
 #pragma unroll
         for (u32 k = 0; k < 8; k += 2) {
-            u32 two = two_of(p, state_of(codes, p.bits, 8 * lane + k),
-                             state_of(codes, p.bits, 8 * lane + k + 1));
+            u32 two =
+                two_of(p, state_of(codes, p.bits, 8 * lane + k), state_of(codes, p.bits, 8 * lane + k + 1));
             float2 v = __half22float2(*(__half2 *)&two);
             u32 row = i / 8 * 16 + lane % 4 * 2 + k / 2 % 2 * 8, column = i % 8 * 16 + lane / 4 + k / 4 * 8;
             block[row * EXPAND_PITCH + column] = v.x;

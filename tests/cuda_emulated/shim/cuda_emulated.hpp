@@ -204,6 +204,12 @@ EMULATED void bring_near(const void *) {}
 EMULATED float half_of(uint32_t word, uint32_t i) { return (float)bits_as<_Float16>((uint16_t)(word >> 16 * i)); }
 EMULATED void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 { mma_words<float, 2>(d, a, b0, b1, half_of, half_of); }
+EMULATED int dot_u8_s8(uint32_t a, uint32_t b, int sum)
+{
+    for (int i = 0; i < 4; i++)
+        sum += (int)(a >> 8 * i & 255) * (int)(int8_t)(b >> 8 * i);
+    return sum;
+}
 EMULATED void mma_u8_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     mma_words<int, 4>(d, a, b0, b1, [](uint32_t w, uint32_t i) { return (int)(w >> 8 * i & 255); },
