@@ -52,6 +52,16 @@ static void products_of_all_bits(void **state)
             }
 }
 
+static void three_matrices_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+            struct op_shape c = shape_of(2 + b, b, r);
+            compare("trellis", &c, record_trellis_joined);
+        }
+}
+
 static void experts_of_all_bits(void **state)
 {
     (void)state;
@@ -106,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_bits),
+        cmocka_unit_test(three_matrices_at_once),
         cmocka_unit_test(experts_of_all_bits),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };

@@ -26,17 +26,16 @@ STATIC_ASSERT(sizeof(struct trellis_args) == 32);
 // Operand numbers, for the kernels: of the first matrix; those of the next lie TRELLIS_OPERANDS further.
 enum { TRELLIS_IN, TRELLIS_W, TRELLIS_BIAS, TRELLIS_ADD, TRELLIS_WORK, TRELLIS_OUT, TRELLIS_OPERANDS = 5 };
 
-SHARED_INLINE u32 trellis_n_matrices(const struct trellis_args *a)
-{
-    return 1 + (a->n_rows[1] > 0) + (a->n_rows[2] > 0);
-}
-
 #ifdef HOST_C
 #include "ops/matmul/matmul.h"
 
 static inline bool trellis_multiplies(const struct weight *w)
 {
     return w->format >= QUANT_EXL3 && w->format <= QUANT_EXL3_MUL1;
+}
+static inline uint32_t trellis_n_matrices(const struct trellis_args *a)
+{
+    return 1 + (a->n_rows[1] > 0) + (a->n_rows[2] > 0);
 }
 // Whether one command multiplies n matrices by the same activations: all have codes of the same kind.
 bool trellis_joins(const struct tape *t, const struct matmul *m, uint32_t n);
