@@ -140,7 +140,7 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
         if (plan.n_tiles[phase] == 0)
             continue;
         if (ran++)
-            thread_pool_barrier(p->cpu->pool);
+            thread_pool_barrier(p->cpu->pool, call->thread);
         struct tile_counters counters = counters_of(p, index, phase);
         run_tiles(kernel, call, phase, &plan, &counters);
     }
@@ -245,7 +245,7 @@ static bool pass_barrier(const struct cpu_play *p, unsigned thread, uint32_t com
 
     if (thread == 0 && is_stopped() && atomic_load_explicit(stop_at, memory_order_relaxed) == UINT32_MAX)
         atomic_store_explicit(stop_at, command, memory_order_relaxed);
-    thread_pool_barrier(p->cpu->pool);
+    thread_pool_barrier(p->cpu->pool, thread);
     return command < atomic_load_explicit(stop_at, memory_order_relaxed);
 }
 
@@ -302,6 +302,7 @@ static void play_range(struct cpu *cpu, struct cpu_play p)
     atomic_store_explicit(&cpu->stop_at, UINT32_MAX, memory_order_relaxed);
     if (p.times)
         *p.times = (struct play_times){ clock_ns(), 0, p.n_threads, p.times->spans };
+    thread_pool_be_patient(cpu->pool, cpu->count.patient);
     struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
     if (p.times)
         p.times->ended = clock_ns();
