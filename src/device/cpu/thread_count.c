@@ -5,7 +5,8 @@ enum { MS = 1000000, SEEN = 10 * MS, PAUSE = 80 * MS, HOLD = 640 * MS }; // ns
 // LOSS_MOST: percent of one thread that may be lost, by waiting or without a CPU.
 enum { LOSS_MOST = 75, TROUBLE_MOST = 8 };
 // Percent of one thread that other programs may take; of the system's own work one more for each thread.
-enum { TAKEN_MOST = 10 };
+// Fewer threads than PATIENT_LEAST have few to wake, and lose more by trying beside another program.
+enum { TAKEN_MOST = 10, PATIENT_LEAST = 4 };
 
 struct thread_count thread_count_of(uint32_t n_threads)
 {
@@ -22,7 +23,7 @@ static void judge_patience(struct thread_count *c, uint64_t taken, uint64_t now)
     } else if (c->patient) {
         c->pause = 0;
     } else {
-        c->patient = c->n == c->most && now >= c->patient_at;
+        c->patient = c->n == c->most && c->n >= PATIENT_LEAST && now >= c->patient_at;
     }
 }
 

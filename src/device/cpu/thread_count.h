@@ -7,8 +7,8 @@
 // When one thread fewer could have had as much, one fewer plays; now and then one more is tried again. The
 // bits are the same.
 //
-// In the same time it is seen whether threads lose CPU time to other programs. While they lose none they are
-// patient at barriers (thread_pool.h).
+// In the same time it is seen whether threads lose CPU time to other programs. While they lose none, four and
+// more are patient at barriers (thread_pool.h).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
