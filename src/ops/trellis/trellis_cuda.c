@@ -44,25 +44,32 @@ static u32 shared_bytes_of(const struct cuda_plan *p, u32 split)
                                 p->tape.invariant ? 16 : kernel_rows_of(p));
 }
 
+// What a block takes of an SM's shared memory besides: of its own, and the system's.
+enum { BLOCK_OWN_SHARED = 1040 };
+
 // Chooses the splits of the columns, and how many blocks walk the outputs of each: all are on the device at
-// once, and the busiest has least to do. What a block does for some outputs besides multiplying takes as
-// long as two blocks of 128 columns.
+// once, and the busiest has least to do. For some outputs a block multiplies, and the last of the splits'
+// blocks adds up what each left; the weights are fits to measured times
+// (bench/results/2026-11-28-trellis.md).
 static void split_columns(const struct cuda_plan *p, u32 groups, struct trellis_params *params)
 {
     bool alike = p->tape.invariant; // whatever the rows
     u32 n_blocks = params->n_in / EXL3_BLOCK, rows = kernel_rows_of(p), most = rows == 1 ? 32 : 16,
-        most_of_sm = rows == 16 || alike ? 2 : 3, least = UINT32_MAX;
+        most_of_sm = rows == 16 || alike ? 2 : 3, meeting = rows == 1 ? 2 : 5, least = UINT32_MAX;
 
     for (u32 split = 1; split <= n_blocks && split <= most; split++) {
-        u32 fit = p->device.shared_bytes / shared_bytes_of(p, split),
-            room = (fit < most_of_sm ? fit : most_of_sm) * p->device.n_sms / (alike ? 1 : groups),
-            n_splits = divide_up(n_blocks, split), walkers = room / n_splits;
-        if (fit == 0)
+        u32 bytes = shared_bytes_of(p, split), fit = p->device.shared_bytes / (bytes + BLOCK_OWN_SHARED),
+            n_splits = divide_up(n_blocks, split);
+        if (bytes > p->device.shared_bytes)
             break;
+        fit = fit < 1 ? 1 : fit > most_of_sm ? most_of_sm : fit;
+        u32 room = fit * p->device.n_sms / (alike ? 1 : groups);
         room = room < 1 ? 1 : room;
+        u32 walkers = room / n_splits;
         walkers = walkers < 1 ? 1 : walkers > params->blocks_out ? params->blocks_out : walkers;
         u32 quads = divide_up(2 * split, TRELLIS_SHARERS) * TRELLIS_SHARERS,
-            cost = divide_up(params->blocks_out, walkers) * divide_up(walkers * n_splits, room) * (quads + 4);
+            cost = divide_up(params->blocks_out, walkers) * divide_up(walkers * n_splits, room) *
+                   (2 * quads + 6 + meeting * n_splits);
         if (cost < least) {
             least = cost;
             params->split_blocks = split;
