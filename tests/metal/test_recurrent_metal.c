@@ -14,7 +14,9 @@ static void states_and_outputs_of_every_shape(void **state)
     } rows[] = { { 1, 1, 0, 0 }, { 1, 16, 9, 0 }, { 23, 30, 5, 4 }, { 12, 12, 0, 3 } };
 
     (void)state;
-    for (uint32_t o = 0; o < N_RECURRENT_OPS; o++)
+    for (uint32_t o = 0; o < N_RECURRENT_OPS; o++) {
+        if (recurrent_ops[o].record == record_delta_step) // here its parts, which are compared by themselves
+            continue;
         for (uint32_t i = 0; i < recurrent_ops[o].n; i++)
             for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
                 struct op_shape c = recurrent_ops[o].shapes[i];
@@ -28,6 +30,7 @@ static void states_and_outputs_of_every_shape(void **state)
                 sides_compare(&s, recurrent_ops[o].name, &c);
                 sides_close(&s);
             }
+    }
 }
 
 static void models_give_the_reference_logits(void **state)
