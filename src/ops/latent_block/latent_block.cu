@@ -11,7 +11,7 @@
 //
 //   grid: one block an SM, all of which run at once; block: 16 warps
 //
-// Exchange: as in moe_simple.cu. Words in memory that is zero between launches; a word that has arrived is
+// Exchange: as in moe.cu. Words in memory that is zero between launches; a word that has arrived is
 // not zero: a zero is stored as -0. So there is no flag behind the data, and no fence is needed. What is
 // handed on travels as fp32 or as pairs of bf16. Who has all values knows that all blocks have read
 // everything else, and makes its share of that zero again; the last block to have read the values makes those
