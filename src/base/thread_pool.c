@@ -1,4 +1,5 @@
-// thread_pool.c - see thread_pool.h. A run is started by raising a number of each thread that takes part.
+// thread_pool.c - see thread_pool.h. A run starts when the run counter of each participating thread is
+// incremented.
 //
 // A barrier has log2 n rounds (a dissemination barrier): in round r each thread signals the one 2^r behind it
 // and waits for the one 2^r before it. Each number that is waited for has one writer and one reader, and each

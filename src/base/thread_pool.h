@@ -24,17 +24,16 @@ void thread_pool_run(struct thread_pool *pool, void (*work)(void *arg, unsigned 
 // From the next run on. A new pool is not patient.
 void thread_pool_be_patient(struct thread_pool *pool, bool patient);
 
-// The same with the first n_threads of them, 1 to thread_pool_size. Returns the run's duration, the CPU time
-// that it got, and the time in which threads had no CPU though they did not sleep; in nanoseconds, the last
-// two of all threads together.
+// The same with the first n_threads of them, 1 to thread_pool_size. Returns, in nanoseconds, the run's
+// duration; and, summed over its threads, the CPU time and the time that they were runnable without a CPU.
 struct thread_pool_time {
     uint64_t wall, busy, lost;
 };
 struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned n_threads,
                                              void (*work)(void *arg, unsigned thread), void *arg);
 
-// Inside work of `thread`: waits until every thread of the run is here. What was written before is seen by
-// all after.
+// Called inside work, by thread number `thread`: waits until every thread of the run has called it. Writes
+// before it are visible to all threads after it.
 void thread_pool_barrier(struct thread_pool *pool, unsigned thread);
 
 // Names the calling thread for top, perf and debuggers: at most 15 bytes.

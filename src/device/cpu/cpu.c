@@ -42,8 +42,8 @@ static bool is_stopped(void)
 
 struct cpu_tape {
     // [2][threads][counter_stride], of them [commands][CPU_MAX_PHASES]: how many tiles of a thread's part are
-    // taken in this play. Plays take turns; each thread clears its own counters of the next one, which lie in
-    // its cache.
+    // taken in this play. Double buffered: each thread clears its own counters for the next play, which lie
+    // in its cache.
     atomic_uint *tile_at;
     size_t counter_stride; // whole cache lines
     uint32_t turn;
@@ -95,9 +95,9 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// The number of tiles to take next: half of what is left of the part, so that chunks are few and the last
-// ones small, when other threads may wait. Tiles that belong together stay together, except for the ones by
-// which a part exceeds an even one.
+// The size of the next chunk of tiles: half of what is left of the part, so that chunks are few and the last
+// ones, for which other threads may wait, are small. Tiles that belong together stay together, except for the
+// ones by which a part exceeds an even one.
 static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, struct tile_count part)
 {
     uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
