@@ -1,13 +1,16 @@
 // sample.cu - draws a token per output row, and keeps the token history; see sample.h.
 //
 //   vocabulary:  | block 0 | block 1 | ... | block 31 |     grid: (up to 32 parts, output rows)
-//                each finds its best logit and whether there is a NaN; the last block to arrive draws
+//                each finds its best logit and whether there is a NaN, and keeps what may be among the
+//                row's top k; the last block to arrive draws
 //
-// Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Other
-// rows: candidates are ordered by a key of 64 bits, the logit's order above and the lowest id first below.
-// Top-k, top-p and the draw are each a select: sums of ones or weights in bins, first of 1/32 of a logit,
-// then by the key's bytes. Behind the first bins only the candidates that still matter are read. Weights are
-// integers of 2^-40, so that the order of additions does not matter. No pipeline, no epilogue.
+// Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Rows
+// with top-k alone: it reads what the blocks have kept. Rows whose logits are altered, or with a large k or
+// none: it reads all logits twice. Candidates are ordered by a key of 64 bits, the logit's order above and
+// the lowest id first below. Top-k, top-p and the draw are each a select: sums of ones or weights in bins,
+// first of 1/32 of a logit, then by the key's bytes. Behind the first bins only the candidates that still
+// matter are read. Weights are integers of 2^-40, so that the order of additions does not matter. No
+// pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
@@ -71,15 +74,28 @@ static __device__ void write_history(const struct sample_launch_params &p, u32 s
     }
 }
 
+struct candidates { // of one row
+    const f32 *logits;
+    const u32 *ids; // NULL: first, first + 1, ...
+    u32 first, n;
+    f32 temperature, top, min_p; // top: the best logit, divided by the temperature
+    f32 *room;                   // for as many logits, then ids; or NULL
+};
+
 // This block's part of a row.
-static __device__ struct sample_part scan(const struct sample_launch_params &p, u32 output)
+static __device__ struct candidates part_of_row(const struct sample_launch_params &p, u32 output)
 {
-    const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
+    u32 n = p.args.n_tokens, size = (n + gridDim.x - 1) / gridDim.x, first = min(blockIdx.x * size, n);
+    return { p.logits + (u64)output * n + first, NULL, first, min(size, n - first), 1, 0, 0, NULL };
+}
+
+static __device__ struct sample_part scan(const struct candidates &c)
+{
     struct sample_part best = { 0, ~0u, 0, 0 };
 
 #pragma unroll 4
-    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens; i += gridDim.x * DRAW_THREADS)
-        best = better(best, look(logits[i], i));
+    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
+        best = better(best, look(c.logits[i], c.first + i));
     return block_best(best);
 }
 
@@ -99,14 +115,6 @@ static __device__ bool arrives_last(const struct sample_launch_params &p, u32 ou
     }
     return __syncthreads_or(last);
 }
-
-struct candidates { // of one row
-    const f32 *logits;
-    const u32 *ids; // NULL: a logit's place is its id
-    u32 n;
-    f32 temperature, top, min_p; // top: the best logit, divided by the temperature
-    f32 *room;                   // for as many logits, then ids
-};
 
 static __device__ __forceinline__ u64 key_of(f32 logit, u32 id)
 {
@@ -224,8 +232,8 @@ template <class F> static __device__ __forceinline__ void each_candidate(const s
 #pragma unroll
         for (u32 k = 0; k < DRAW_LOADS; k++) {
             u32 i = first + k * DRAW_THREADS + threadIdx.x;
-            logits[k] = i < c.n ? c.logits[i] : 0;
-            ids[k] = i >= c.n ? NO_ID : c.ids ? c.ids[i] : i;
+            logits[k] = i < c.n ? __ldcg(c.logits + i) : 0; // other blocks may have written it
+            ids[k] = i >= c.n ? NO_ID : c.ids ? __ldcg(c.ids + i) : c.first + i;
         }
 #pragma unroll
         for (u32 k = 0; k < DRAW_LOADS; k++)
@@ -304,22 +312,17 @@ static __device__ struct tally_place tally_find(struct tally &t, const struct go
     return found;
 }
 
-// Copies the candidates that still matter: those of the bin, and of those before it where
-// they stay too.
-static __device__ struct candidates gather(const struct candidates &c, u32 bin, bool before)
+// Appends the candidates of the bin, and of those before it where they stay too, to logits and ids, of which
+// there are *n.
+static __device__ void gather(const struct candidates &c, u32 bin, bool before, f32 *logits, u32 *ids, u32 *n)
 {
-    __shared__ u32 n;
-    f32 *logits = c.room;
-    u32 *ids = (u32 *)c.room + c.n, lane = threadIdx.x & 31;
+    u32 lane = threadIdx.x & 31;
 
-    if (threadIdx.x == 0)
-        n = 0;
-    __syncthreads();
     each_candidate(c, [&](f32 logit, u32 id) {
         bool stays = id != NO_ID && (bin_of(c, logit) == bin || (before && bin_of(c, logit) < bin));
         u32 staying = __ballot_sync(~0u, stays), at = 0;
         if (lane == 0 && staying)
-            at = atomicAdd(&n, (u32)__popc(staying));
+            at = atomicAdd(n, (u32)__popc(staying));
         at = __shfl_sync(~0u, at, 0) + (u32)__popc(staying & ((1u << lane) - 1));
         if (stays) {
             logits[at] = logit;
@@ -327,23 +330,41 @@ static __device__ struct candidates gather(const struct candidates &c, u32 bin, 
         }
     });
     __syncthreads();
-    return { logits, ids, n, 1, c.top, c.min_p, NULL };
 }
 
-// The key with which the goal is reached. First its bin (what no other bin holds is in the last one,
-// uncounted), then byte by byte from the top. The first descent of a row reads all logits twice and leaves
-// few candidates; what follows reads those alone.
-static __device__ u64 descend(struct tally &t, struct candidates &c, const struct goal &g)
+// Those that still matter, in the room.
+static __device__ struct candidates narrow(const struct candidates &c, u32 bin, bool before)
+{
+    __shared__ u32 n;
+    u32 *ids = (u32 *)c.room + c.n;
+
+    if (threadIdx.x == 0)
+        n = 0;
+    __syncthreads();
+    gather(c, bin, before, c.room, ids, &n);
+    return { c.room, ids, 0, n, 1, c.top, c.min_p, NULL };
+}
+
+// The bin with which the goal is reached; what no other bin holds is in the last one, uncounted.
+static __device__ struct tally_place first_bin(struct tally &t, const struct candidates &c,
+                                               const struct goal &g)
 {
     each_candidate(c, [&](f32 logit, u32 id) {
         u32 bin = bin_of(c, logit);
         tally_add(t, bin, bin < DRAW_BINS - 1 ? share_of(c, g, logit, id) : 0);
     });
-    struct tally_place place = tally_find(t, g, 0);
+    return tally_find(t, g, 0);
+}
+
+// The key with which the goal is reached. First its bin, then byte by byte from the top. The first descent of
+// a row reads what there is twice and leaves few candidates; what follows reads those alone.
+static __device__ u64 descend(struct tally &t, struct candidates &c, const struct goal &g)
+{
+    struct tally_place place = first_bin(t, c, g);
     u32 bin = place.bin;
     u64 prefix = 0;
-    if (!c.ids)
-        c = gather(c, bin, g.cut != CUT_DRAW);
+    if (c.room)
+        c = narrow(c, bin, g.cut != CUT_DRAW);
     for (int shift = 56; shift >= 0; shift -= 8) {
         u64 above = shift == 56 ? 0 : ~0ull << (shift + 8);
         each_candidate(c, [&](f32 logit, u32 id) {
@@ -357,14 +378,43 @@ static __device__ u64 descend(struct tally &t, struct candidates &c, const struc
     return prefix;
 }
 
-// Steps 3 to 5 of sample.h for a temperature above 0. c.top: the best logit.
-static __device__ u32 draw(struct candidates c, const struct sample_params *s, u32 position)
+static __device__ bool is_altered(const struct sample_params *s)
 {
-    __shared__ struct tally t;
+    return s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->n_biases ||
+           s->flags & SAMPLE_MASKED;
+}
 
-    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
-    __syncthreads();
-    c.top /= s->temperature; // division keeps the order
+// Does the row draw from its top k logits, as they are? Many would be kept in each part.
+enum { MOST_KEPT = 256 };
+static __device__ bool keeps_parts(const struct sample_params *s)
+{
+    return s->temperature != 0 && s->top_k > 0 && s->top_k <= MOST_KEPT && !is_altered(s);
+}
+
+// Whatever of this part may be among the row's top k: all bins up to the one with which the part has as many.
+static __device__ void keep(const struct sample_launch_params &p, u32 output, struct tally &t,
+                            const struct sample_params *s, struct candidates part, f32 best)
+{
+    struct goal g = { CUT_TOP_K, s->top_k, 0, 0 };
+    f32 *room = p.work + (u64)output * 3 * p.args.n_tokens;
+
+    part.temperature = s->temperature;
+    part.top = best / s->temperature;
+    gather(part, first_bin(t, part, g).bin, true, room, (u32 *)room + p.args.n_tokens, &p.kept[output]);
+}
+
+static __device__ struct candidates kept(const struct sample_launch_params &p, u32 output)
+{
+    u32 n = p.args.n_tokens, n_kept = __ldcg(&p.kept[output]);
+    f32 *room = p.work + (u64)output * 3 * n;
+    return { room, (const u32 *)room + n, 0, n_kept, 1, 0, 0, n_kept <= n / 2 ? room + 2 * (u64)n : NULL };
+}
+
+// Steps 3 to 5 of sample.h for a temperature above 0. best: the best logit.
+static __device__ u32 draw(struct tally &t, struct candidates c, f32 best, const struct sample_params *s,
+                           u32 position)
+{
+    c.top = best / s->temperature; // division keeps the order
     c.min_p = fmaxf(s->min_p, 1e-38f);
     struct goal g = { CUT_TOP_K, s->top_k, s->top_p, 0 };
     if (s->top_k && s->top_k < c.n)
@@ -397,45 +447,58 @@ static __device__ struct sample_part alter(const struct sample_launch_params &p,
     return block_best(best);
 }
 
-static __device__ u32 choose(const struct sample_launch_params &p, u32 output, const u32 *history,
-                             u32 position)
+static __device__ u32 choose(const struct sample_launch_params &p, u32 output, struct tally &t,
+                             const struct sample_params *s, const u32 *history, u32 position)
 {
-    const struct sample_params *s = &step_samples(p.step)[output];
     struct sample_part best = { 0, ~0u, 0, 0 };
     u64 n = p.args.n_tokens;
     f32 *work = p.work + output * 3 * n;
-    struct candidates c = { p.logits + output * n, NULL, p.args.n_tokens, s->temperature, 0, 0, work + n };
+    struct candidates c = { p.logits + output * n, NULL, 0, p.args.n_tokens, s->temperature, 0, 0, work + n };
 
     if (threadIdx.x < gridDim.x)
         best = part_of(__ldcg((const uint4 *)p.parts + output * SAMPLE_PARTS + threadIdx.x));
     best = block_best(best);
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
-    if (s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0 || s->n_biases ||
-        s->flags & SAMPLE_MASKED) {
+    if (is_altered(s)) {
         best = alter(p, work, output, history, position);
         c.logits = work;
+    } else if (keeps_parts(s)) {
+        c = kept(p, output);
     }
-    c.top = best.logit;
-    return !best.any ? STEP_TOKEN_INVALID : s->temperature != 0 ? draw(c, s, position) : best.id;
+    return !best.any             ? STEP_TOKEN_INVALID
+           : s->temperature != 0 ? draw(t, c, best.logit, s, position)
+                                 : best.id;
 }
 
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
     sample(const __grid_constant__ struct sample_launch_params p)
 {
+    __shared__ struct tally t;
+    __shared__ struct sample_params s;
     u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
     bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);
     u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row] + p.args.ahead;
     u32 *history = p.history + (u64)step_slots(p.step)[row] * p.args.history_stride;
 
+    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
+    if (threadIdx.x == 0)
+        s = step_samples(p.step)[at];
     wait_for_inputs();
     if (blockIdx.x == 0 && output == 0)
         write_history(p, ALL_SLOTS);
-    if (!draws || !arrives_last(p, output, scan(p, output)))
+    if (!draws)
         return;
-    u32 id = choose(p, output, history, position);
+    struct candidates part = part_of_row(p, output);
+    struct sample_part best = scan(part);
+    if (best.any && !best.invalid && keeps_parts(&s))
+        keep(p, output, t, &s, part, best.logit);
+    if (!arrives_last(p, output, best))
+        return;
+    u32 id = choose(p, output, t, &s, history, position);
     if (threadIdx.x > 0)
         return;
+    p.kept[output] = 0;
     p.results[output] = id;
     if (sample_tells_history(p.step, row, &p.args) && id != STEP_TOKEN_INVALID)
         history[position + 1] = id;

@@ -17,13 +17,14 @@ void cuda_plan_sample(struct cuda_plan *p)
                                            .results = cuda_at(p, SAMPLE_RESULTS),
                                            .parts = p->private_at,
                                            .arrived = p->counters_at,
+                                           .kept = p->counters_at + p->tape.max_outputs * 4,
                                            .mask_bias = p->command->n_operands > SAMPLE_MASK_BIAS
                                                             ? cuda_at(p, SAMPLE_MASK_BIAS)
                                                             : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
-    p->counters_bytes = (u64)p->tape.max_outputs * 4;
+    p->counters_bytes = (u64)p->tape.max_outputs * 4 * 2;
     cuda_launch_add(p, "sample",
                     (struct cuda_shape){ { parts_of(p), p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 },
                     &params, sizeof params);

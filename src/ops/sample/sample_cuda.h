@@ -10,10 +10,11 @@ struct sample_launch_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) logits;
     DEVICE_AT(u32) history;
-    DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: parts or candidates, then counts
+    DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: logits or candidates, then counts
     DEVICE_AT(u32) results;
     DEVICE_AT(struct sample_part) parts; // [outputs, SAMPLE_PARTS]
     DEVICE_AT(u32) arrived;              // [outputs], zero between steps
+    DEVICE_AT(u32) kept;                 // [outputs], the same: candidates in the row's work memory
     DEVICE_AT(const u32) mask_bias;      // [outputs, args.mask_bias_stride]
     struct sample_args args;
 };
