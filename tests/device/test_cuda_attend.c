@@ -34,6 +34,31 @@ static void attention_of_few_rows(void **state)
             }
 }
 
+// Enough rows and heads for blocks of four, two and one warps.
+static void attention_of_many_blocks(void **state)
+{
+    static const enum kv_format kinds[] = { KV_F16, KV_BF16, KV_Q8_0 };
+    static const uint32_t n_kv_heads[] = { 5, 9, 17 }, pasts[] = { 0, 100, 30 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0, n = 0; i < 3; i++)
+        for (uint32_t k = 0; k < 3; k++, n++) {
+            struct op_shape c = { .rows = 60,
+                                  .most_rows = 64,
+                                  .past = pasts[(i + k) % 3],
+                                  .window = n % 4 == 1 ? 33 : 0,
+                                  .n_cols = n % 2 ? 128 : 64,
+                                  .head_dim = n % 2 ? 128 : 64,
+                                  .n_heads = n_kv_heads[i] * (1 + k % 2),
+                                  .n_kv_heads = n_kv_heads[i],
+                                  .k_format = kinds[k],
+                                  .v_format = kinds[k],
+                                  .limit = 1e-9 };
+            compare("attend", &c, record_attend);
+        }
+}
+
 // One sequence whose last row is the row alone: all rows of slot 0, its positions in turn; the last query.
 static void last_row_alike(struct side *s, const struct op_shape *c, uint32_t outputs)
 {
@@ -112,6 +137,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_few_rows),
+        cmocka_unit_test(attention_of_many_blocks),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

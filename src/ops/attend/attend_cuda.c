@@ -13,7 +13,9 @@ enum {
     FEW_ROWS = 64,
     FEW_ALONE = 2, // a past of so many turns of a block is not split
     FEW_SPLITS_INVARIANT = 4,
-    MIXED_FEW_DIM = 256, // attend_many has no mixed kernel for more
+    FEW_SM_THREADS = 512, // of attend_few, with 128 registers each
+    SMALL_DIM = 128,      // attend_few has small blocks for heads of up to so many dims
+    MIXED_FEW_DIM = 256,  // attend_many has no mixed kernel for more
     MANY_ROWS = 64,
     MANY_HELPERS = 15,
     MIXED_HELPERS = 3 // attend_few has most runs then, and blocks without one take time
@@ -25,12 +27,16 @@ static u32 few_shared(const struct page_shape *s)
                              ATTEND_FEW_THREADS(s->head_dim));
 }
 
+static u32 few_tiles(const struct attend_args *args)
+{
+    return args->pages.n_kv_heads * divide_up(args->n_heads / args->pages.n_kv_heads, ATTEND_FEW_HEADS);
+}
+
 void attend_few_split(struct cuda_plan *p, struct attend_params *params, const struct attend_few_kind *kind)
 {
     const struct page_shape *s = &params->args.pages;
     u32 slots = kind->threads / 32 / kind->parts, most = divide_up(s->max_pages, slots),
-        n_heads = params->args.n_heads,
-        tiles = s->n_kv_heads * divide_up(n_heads / s->n_kv_heads, ATTEND_FEW_HEADS),
+        n_heads = params->args.n_heads, tiles = few_tiles(&params->args),
         n = kind->blocks * p->device.n_sms / (kind->rows * tiles);
 
     most = most < ATTEND_FEW_SPLITS ? most : ATTEND_FEW_SPLITS;
@@ -50,20 +56,37 @@ void attend_few_split(struct cuda_plan *p, struct attend_params *params, const s
     cuda_launch_add(p, kind->kernel, shape, params, sizeof *params);
 }
 
+// The threads of a block: as many as leave room for all blocks of the launch on the device at once.
+static u32 few_threads(const struct cuda_plan *p, const struct attend_params *params, u32 rows)
+{
+    u32 dim = params->args.pages.head_dim, threads = ATTEND_FEW_THREADS(dim),
+        n_blocks = rows * few_tiles(&params->args);
+
+    if (p->tape.invariant || params->sinks || dim > SMALL_DIM)
+        return threads;
+    while (threads > 32 && n_blocks > FEW_SM_THREADS / threads * p->device.n_sms)
+        threads /= 2;
+    return threads;
+}
+
 static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 rows)
 {
     const struct page_shape *s = &params->args.pages;
     static const char *const formats[] = { [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0" };
     char name[32];
+    u32 threads = few_threads(p, params, rows);
     struct attend_few_kind kind = { .kernel = name,
                                     .rows = rows,
                                     .value = s->head_dim,
                                     .parts = ATTEND_FEW_PARTS(s->head_dim),
-                                    .threads = ATTEND_FEW_THREADS(s->head_dim),
-                                    .blocks = s->head_dim > 128 ? 1 : 2 };
+                                    .threads = threads,
+                                    .blocks = FEW_SM_THREADS / threads };
 
-    snprintf(name, sizeof name, "attend_few_%u_%s%s", s->head_dim, formats[s->k_format],
-             params->sinks ? "_sinks" : "");
+    if (threads < ATTEND_FEW_THREADS(s->head_dim))
+        snprintf(name, sizeof name, "attend_few_%u_%s_w%u", s->head_dim, formats[s->k_format], threads / 32);
+    else
+        snprintf(name, sizeof name, "attend_few_%u_%s%s", s->head_dim, formats[s->k_format],
+                 params->sinks ? "_sinks" : "");
     attend_few_split(p, params, &kind);
 }
 
@@ -91,16 +114,17 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 }
 
 // Decode rows come first in a step, at most one per output. Where there are too few helpers for one each,
-// attend_few takes them.
+// attend_few takes them. It is launched first: where a step has no other rows, attend_many's blocks need not
+// even wait for it.
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     const struct page_shape *s = &params->args.pages;
     bool few = s->k_format == s->v_format && s->head_dim <= MIXED_FEW_DIM;
 
     params->n_decode = few && p->tape.max_outputs > MANY_HELPERS + 1 ? p->tape.max_outputs : 0;
-    launch_many(p, params);
     if (params->n_decode > 0)
         launch_few(p, params, params->n_decode);
+    launch_many(p, params);
 }
 
 enum attend_family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };

@@ -382,6 +382,8 @@ static __device__ __forceinline__ void attend_rows(const struct attend_params &p
     u64 starts = run_starts(p, base, n), decode = MIXED ? decode_rows(p, base) : 0;
     u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
+    if (MIXED && !(starts & ~decode) && (blockIdx.x > 0 || blockIdx.y > 0))
+        return; // the first block waits, so this launch ends after attend_few's
     wait_for_inputs();
     struct attention<D, SINKS> a = {
         p, (u32)__cvta_generic_to_shared(many_shared), kv_head
