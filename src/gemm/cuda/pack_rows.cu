@@ -42,43 +42,102 @@ static __device__ __forceinline__ uint4 four_words(const struct packing_params &
                       word(p, row, super, 2, s, high, factor), word(p, row, super, 3, s, high, factor));
 }
 
-// The same for both, from four 16-byte loads.
-static __device__ __forceinline__ void step_words(const struct packing_params &p, u32 row, u32 column,
-                                                  f32 factor, uint4 (&to)[2])
-{
-    u32 low[4], high[4];
-#pragma unroll
-    for (u32 t = 0; t < 4; t++) {
-        float4 v = *(const float4 *)(p.in + (u64)row * p.n_cols + column + t * 32),
-               n = make_float4(1, 1, 1, 1);
-        if (p.norm)
-            n = *(const float4 *)(p.norm + column + t * 32);
-        low[t] = two_bf16(v.x * factor * n.x, v.z * factor * n.z);
-        high[t] = two_bf16(v.y * factor * n.y, v.w * factor * n.w);
+// The same for both, of a row whose columns are whole fragments: from four 16-byte loads, with the norm's
+// weights or 1.
+struct step_numbers {
+    float4 v[4], norm[4]; // of lanes 0..3
+
+    static __device__ __forceinline__ u32 column_of(u32 step)
+    {
+        return step / 8 * 128 + step % 2 * 16 + step % 8 / 2 * 4;
     }
-    to[0] = make_uint4(low[0], low[1], low[2], low[3]);
-    to[1] = make_uint4(high[0], high[1], high[2], high[3]);
+    __device__ __forceinline__ void load_norm(const struct packing_params &p, u32 step)
+    {
+#pragma unroll
+        for (u32 t = 0; t < 4; t++)
+            norm[t] = p.norm ? *(const float4 *)(p.norm + column_of(step) + t * 32) : make_float4(1, 1, 1, 1);
+    }
+    __device__ __forceinline__ void load(const struct packing_params &p, u32 row, u32 step)
+    {
+        const f32 *from = p.in + (u64)row * p.n_cols + column_of(step);
+#pragma unroll
+        for (u32 t = 0; t < 4; t++)
+            v[t] = *(const float4 *)(from + t * 32);
+    }
+    __device__ __forceinline__ f32 squares() const
+    {
+        f32 sum = 0;
+#pragma unroll
+        for (u32 t = 0; t < 4; t++)
+            sum += v[t].x * v[t].x + v[t].y * v[t].y + v[t].z * v[t].z + v[t].w * v[t].w;
+        return sum;
+    }
+    __device__ __forceinline__ void pack(f32 factor, uint4 (&to)[2]) const
+    {
+        u32 low[4], high[4];
+#pragma unroll
+        for (u32 t = 0; t < 4; t++) {
+            low[t] = two_bf16(v[t].x * factor * norm[t].x, v[t].z * factor * norm[t].z);
+            high[t] = two_bf16(v[t].y * factor * norm[t].y, v[t].w * factor * norm[t].w);
+        }
+        to[0] = make_uint4(low[0], low[1], low[2], low[3]);
+        to[1] = make_uint4(high[0], high[1], high[2], high[3]);
+    }
+};
+
+static __device__ __forceinline__ void put_step(const struct packing_params &p, u32 row, u32 step,
+                                                const uint4 (&words)[2])
+{
+    u64 chunk = (u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64);
+    uint4 *out = (uint4 *)p.out + ((chunk + step / 4) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
+    u32 at = step % 4 * 2;
+
+    out[at ^ row % 8] = words[0];
+    out[(at + 1) ^ row % 8] = words[1];
 }
 
 static __device__ __forceinline__ void put_row(const struct packing_params &p, u32 row, f32 factor)
 {
-    u64 chunk = (u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64);
     bool whole = p.n_cols % 128 == 0;
 
-    for (u32 i = threadIdx.x; i < p.packed_cols / 16;
-         i += PACK_MMA_THREADS) { // one step: 16 columns, two 16-byte words
-        u32 super = i / 8, s = i % 8, at = s % 4 * 2;
+    for (u32 i = threadIdx.x; i < p.packed_cols / 16; i += PACK_MMA_THREADS) {
         uint4 words[2];
         if (whole) {
-            step_words(p, row, super * 128 + s % 2 * 16 + s / 2 * 4, factor, words);
+            struct step_numbers numbers;
+            numbers.load_norm(p, i);
+            numbers.load(p, row, i);
+            numbers.pack(factor, words);
         } else {
-            words[0] = four_words(p, row, super, s, 0, factor);
-            words[1] = four_words(p, row, super, s, 1, factor);
+            words[0] = four_words(p, row, i / 8, i % 8, 0, factor);
+            words[1] = four_words(p, row, i / 8, i % 8, 1, factor);
         }
-        uint4 *out = (uint4 *)p.out + ((chunk + i / 4) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
-        out[at ^ row % 8] = words[0];
-        out[(at + 1) ^ row % 8] = words[1];
+        put_step(p, row, i, words);
     }
+}
+
+// A row that is normalised, of which each thread has at most 16 columns, is read once, and the norm's weights
+// before it is there.
+static __device__ __forceinline__ bool is_short(const struct packing_params &p)
+{
+    return p.norm && !p.tiled && p.n_cols % 128 == 0 && p.n_cols <= 16 * PACK_MMA_THREADS;
+}
+static __device__ __forceinline__ void put_short_row(const struct packing_params &p, u32 row, f32 (&room)[33])
+{
+    struct step_numbers numbers = {};
+    bool mine = threadIdx.x < p.n_cols / 16;
+
+    if (mine)
+        numbers.load_norm(p, threadIdx.x);
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    if (mine)
+        numbers.load(p, row, threadIdx.x);
+    f32 factor = norm_factor(block_sum(numbers.squares(), room), p.n_cols, p.eps);
+    uint4 words[2];
+    numbers.pack(factor, words);
+    if (mine)
+        put_step(p, row, threadIdx.x, words);
 }
 
 static __device__ __forceinline__ void put_tiled(const struct packing_params &p, u32 row, f32 factor,
@@ -117,6 +176,10 @@ extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS)
     u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.rows);
     f32 factor = 1, squares = 0;
 
+    if (is_short(p)) {
+        put_short_row(p, row, room);
+        return;
+    }
     wait_for_inputs();
     if (row >= (p.tiled ? (n_rows + 7) / 8 * 8 : n_rows))
         return;
