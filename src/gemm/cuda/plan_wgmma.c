@@ -124,15 +124,15 @@ static struct cuda_shape tma_shape(const struct cuda_plan *p, struct hopper_tile
                         stage, fit < HOPPER_MOST_TILE_STAGES ? fit : HOPPER_MOST_TILE_STAGES);
 }
 
-// Tile height: 256 rows; 128 where K is small, or for QKV with few tiles (slow epilogue); 32 or 64 for as few
-// rows.
+// Tile height: 256 rows; 128 for as many rows (the epilogue of one tile then waits for less), where K is
+// small, or for QKV with few tiles (slow epilogue); 32 or 64 for as few rows.
 static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
     bool narrow = params->n_cols < LEAST_WIDE_COLS ||
                   (params->mode >= EPILOGUE_ROPE_STORE && wide < 2 * p->device.n_sms);
 
-    return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
+    return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 256 || narrow ? 128 : 256;
 }
 
 // For 64 rows one warpgroup, or four where there are as many tiles of them: fewer blocks then share a tile,

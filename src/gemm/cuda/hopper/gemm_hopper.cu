@@ -34,7 +34,7 @@ template <u32 FORMAT, u32 N_ROWS, u32 N_GROUPS> struct hopper_kernel {
                          stage_bytes = HOPPER_STAGE(ROWS, GROUPS, layout_part_bytes(F)),
                          fit = HOPPER_ROOM / stage_bytes,
                          n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
-    static constexpr u32 full = GROUPS == 1 ? 70 : 78;
+    static constexpr u32 full = GROUPS == 1 || (GROUPS == 2 && !FEW) ? 70 : 78;
     // Registers of a producer's and of a consumer's thread: together what the block has.
     static constexpr u32 producer_registers = GROUPS == 4   ? 32
                                               : GROUPS == 2 ? 40

@@ -33,8 +33,8 @@ template <u32 N_ROWS, u32 N_GROUPS> struct tma_kernel {
     // Stages of weights requested before the rows; more of them would delay many rows.
     static constexpr u32 prefetched = FEW ? n_stages : 2;
     // The share of busy blocks, in percent, from which on the others may idle: splitting tiles takes time
-    // too.
-    static constexpr u32 full = GROUPS == 1 ? 70 : 78;
+    // too, and where blocks have unlike parts, the first of a tile stores all of its many rows.
+    static constexpr u32 full = GROUPS == 1 || (GROUPS == 2 && !FEW) ? 70 : 78;
 };
 
 // The source of the next stage's copies.

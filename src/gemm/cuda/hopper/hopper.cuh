@@ -97,7 +97,8 @@ template <class K> struct hopper_epilogue {
     static constexpr u32 most = K::GROUPS >= 3 ? 2
                                 : spare        ? 8
                                                : 4,
-                         batch = most < ROWS / 8 ? most : ROWS / 8; // rows at a time, in eights
+                         batch =
+                             most < epilogue_window(ROWS) ? most : epilogue_window(ROWS); // rows, in eights
 
     __device__ __forceinline__ u32 row(u32 n, u32 which) const
     {
@@ -107,9 +108,10 @@ template <class K> struct hopper_epilogue {
     {
         return at - from < n_ended;
     }
-    // Loads the operands of the next rows in place of the finished ones. Long epilogues are loops over a
-    // window, since their instructions for all rows in a line would not stay in the cache.
-    static constexpr u32 window = ROWS / 8 < 8 ? ROWS / 8 : 8;
+    // Rows are finished a window at a time, the next window's sums moved into the place of the finished ones:
+    // code that runs once a launch comes from memory, instruction by instruction, and all rows' in a line
+    // took longer than their products (bench/results/2026-11-28-h200-rows.md).
+    static constexpr u32 window = epilogue_window(ROWS);
     __device__ __forceinline__ void forward()
     {
         first_row += 8 * window;
@@ -127,7 +129,7 @@ template <class K> struct hopper_epilogue {
         const f32 *add = p.add ? p.add + r.row[0] : nullptr, *bias = p.bias[0];
         float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n += batch) {
+        for (u32 n = 0; n < window; n += batch) {
             float2 in[batch][2];
 #pragma unroll
             for (u32 i = 0; i < 2 * batch; i++) {
@@ -146,23 +148,51 @@ template <class K> struct hopper_epilogue {
         }
     }
 
+    // Where the window's packed rows lie: a window is within a tile of packed rows.
+    struct packed_window {
+        __nv_bfloat16 *rows[2]; // of the first eight, NULL: none
+        u32 next;               // eight rows further
+
+        __device__ __forceinline__ packed_window(const hopper_epilogue &e, u32 column)
+        {
+            const struct packed_out &to = e.p.packed_out;
+#pragma unroll
+            for (u32 i = 0; i < 2; i++)
+                rows[i] = to.at ? packed_place(to, e.row(0, i), column) : nullptr;
+            next = to.form == PACKING_BF16_ROWS ? 8 * to.n_cols : 8 * 64;
+        }
+        __device__ __forceinline__ __nv_bfloat16 *at(u32 n, u32 which) const
+        {
+            return rows[which] + n * next;
+        }
+    };
+
     __device__ __forceinline__ void gated()
     {
         f32 *out = p.out[0];
-#pragma unroll 1
-        for (u32 first = 0; first < ROWS / 8; first += window, forward())
+        struct packed_window packed(*this, r.row[0]);
+#pragma unroll
+        for (u32 n = 0; n < window; n++)
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
+                d[n][i] = activation_of(p.activation, gate * back) * (up * back);
+            }
+        // Apart from the arithmetic, which branches would put in a line.
+        if (packed.rows[0])
 #pragma unroll
             for (u32 n = 0; n < window; n++)
 #pragma unroll
                 for (u32 i = 0; i < 2; i++)
-                    if (ends(row(n, i))) {
-                        f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
-                        f32 v = activation_of(p.activation, gate * back) * (up * back);
-                        if (out)
-                            out[(u64)row(n, i) * p.out_stride[0] + r.row[0]] = v;
-                        if (p.packed_out.at)
-                            pack_put(p.packed_out, row(n, i), r.row[0], v);
-                    }
+                    if (ends(row(n, i)))
+                        *packed.at(n, i) = __float2bfloat16_rn(d[n][i]);
+        if (out)
+#pragma unroll
+            for (u32 n = 0; n < window; n++)
+#pragma unroll
+                for (u32 i = 0; i < 2; i++)
+                    if (ends(row(n, i)))
+                        out[(u64)row(n, i) * p.out_stride[0] + r.row[0]] = d[n][i];
     }
 
     // Two neighbouring outputs a row that are activated, or packed; nothing is added to them.
@@ -171,28 +201,53 @@ template <class K> struct hopper_epilogue {
         f32 *out = p.out[0];
         const f32 *bias = p.bias[0];
         float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
-#pragma unroll 1
-        for (u32 first = 0; first < ROWS / 8; first += window, forward())
+        struct packed_window packed(*this, r.row[0]), second(*this, r.row[0] + 1);
+        bool apart = p.packed_out.form == PACKING_MMA;
 #pragma unroll
-            for (u32 n = 0; n < window; n++)
+        for (u32 n = 0; n < window; n++)
 #pragma unroll
-                for (u32 i = 0; i < 2; i++)
-                    if (ends(row(n, i))) {
-                        float2 v = make_float2(d[n][i] * back + b.x, d[n][2 + i] * back + b.y);
-                        if (p.mode == EPILOGUE_ACTIVATED)
-                            v = make_float2(activation_of(p.activation, v.x),
-                                            activation_of(p.activation, v.y));
-                        if (out)
-                            *(float2 *)(out + (u64)row(n, i) * p.out_stride[0] + r.row[0]) = v;
-                        if (p.packed_out.at)
-                            pack_put(p.packed_out, row(n, i), r.row[0], v.x, v.y);
+            for (u32 i = 0; i < 2; i++)
+                if (ends(row(n, i))) {
+                    float2 v = make_float2(d[n][i] * back + b.x, d[n][2 + i] * back + b.y);
+                    if (p.mode == EPILOGUE_ACTIVATED)
+                        v = make_float2(activation_of(p.activation, v.x), activation_of(p.activation, v.y));
+                    if (out)
+                        *(float2 *)(out + (u64)row(n, i) * p.out_stride[0] + r.row[0]) = v;
+                    if (packed.rows[i] && !apart)
+                        *(__nv_bfloat162 *)packed.at(n, i) = __floats2bfloat162_rn(v.x, v.y);
+                    if (packed.rows[i] && apart) {
+                        *packed.at(n, i) = __float2bfloat16_rn(v.x);
+                        *second.at(n, i) = __float2bfloat16_rn(v.y);
                     }
+                }
     }
 
-    // q, k or v, with the angles and places of some rows loaded at a time.
+    // The place of each of the window's rows in the pages, 16 times its page and the token in it: a lane
+    // finds those of the rows `lane` and `lane` + 32, and the warp's lanes exchange them.
+    struct page_places {
+        u32 at[2];
+
+        __device__ __forceinline__ page_places(const hopper_epilogue &e, bool wanted)
+        {
+            u32 first = e.first_row - threadIdx.x % 4 * 2 + threadIdx.x % 32;
+            at[0] = at[1] = 0;
+#pragma unroll
+            for (u32 k = 0; wanted && k < 2; k++) {
+                u32 row = min(first + 32 * k, e.p.step->n_rows - 1), position = step_positions(e.p.step)[row];
+                u32 page =
+                    e.p.table[step_slots(e.p.step)[row] * e.p.rope.pages.max_pages + position / PAGE_TOKENS];
+                at[k] = page * PAGE_TOKENS + position % PAGE_TOKENS;
+            }
+        }
+        __device__ __forceinline__ u32 of(u32 n, u32 which) const
+        {
+            return __shfl_sync(~0u, at[n / 4], n % 4 * 8 + threadIdx.x % 4 * 2 + which);
+        }
+    };
+
+    // q, k or v, with the angles of some rows loaded at a time. Every lane of the warp comes.
     __device__ __forceinline__ void rope()
     {
-        constexpr u32 eights = batch > 1 ? batch / 2 : 1;
         u32 m = r.matrix[0], head_dim = p.rope.pages.head_dim;
         bool waves = r.turn != ~0u, keeps = m > 0 && p.mode == EPILOGUE_ROPE_STORE;
         const f32 *bias = p.bias[m];
@@ -205,42 +260,42 @@ template <class K> struct hopper_epilogue {
             from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim +
                            r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
         __half *pages = (__half *)(m == 1 ? p.k_pages : p.v_pages);
-#pragma unroll 1
-        for (u32 first = 0; first < ROWS / 8; first += window, forward())
+        bool any_keeps = __any_sync(~0u, keeps);
+        struct page_places places(*this, any_keeps);
 #pragma unroll
-            for (u32 n = 0; n < window; n += eights) {
-                float2 angle[2 * eights];
-                u32 position[2 * eights], page[2 * eights];
+        for (u32 n = 0; n < window; n += batch) {
+            float2 angle[2 * batch];
 #pragma unroll
-                for (u32 i = 0; i < 2 * eights; i++) {
-                    u32 at = min(max(row(n + i / 2, i % 2), from), from + n_ended - 1);
-                    angle[i] = waves ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn)
-                                     : make_float2(1, 0);
-                    position[i] = keeps ? step_positions(p.step)[at] : 0;
-                    page[i] =
-                        keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS
-                              : 0;
-                }
-#pragma unroll
-                for (u32 i = 0; i < 2 * eights; i++)
-                    page[i] = keeps ? p.table[page[i]] : 0;
-#pragma unroll
-                for (u32 i = 0; i < 2 * eights; i++) {
-                    const f32 *v = d[n + i / 2] + i % 2;
-                    f32 x = v[0] * back + b.x, y = v[2] * back + b.y;
-                    f32 sums[2] = { x * angle[i].x - y * angle[i].y, y * angle[i].x + x * angle[i].y };
-                    u32 at = row(n + i / 2, i % 2);
-                    if (!ends(at))
-                        continue;
-#pragma unroll
-                    for (u32 k = 0; k < 2; k++)
-                        if (keeps)
-                            pages[(u64)page[i] * page_numbers + from_page[k] +
-                                  position[i] % PAGE_TOKENS * token_stride] = __float2half_rn(sums[k]);
-                        else
-                            out[(u64)at * p.out_stride[m] + r.row[k]] = sums[k];
-                }
+            for (u32 i = 0; i < 2 * batch; i++) {
+                u32 at = row(n + i / 2, i % 2);
+                angle[i] = waves && ends(at) ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn)
+                                             : make_float2(1, 0);
             }
+#pragma unroll
+            for (u32 i = 0; i < 2 * batch; i++) {
+                f32 *v = d[n + i / 2] + i % 2, x = v[0] * back + b.x, y = v[2] * back + b.y;
+                v[0] = x * angle[i].x - y * angle[i].y;
+                v[2] = y * angle[i].x + x * angle[i].y;
+            }
+        }
+        if (any_keeps)
+#pragma unroll
+            for (u32 i = 0; i < 2 * window; i++) {
+                u32 place = places.of(i / 2, i % 2);
+                __half *to =
+                    pages + (u64)(place / PAGE_TOKENS) * page_numbers + place % PAGE_TOKENS * token_stride;
+#pragma unroll
+                for (u32 k = 0; k < 2; k++)
+                    if (keeps && ends(row(i / 2, i % 2)))
+                        to[from_page[k]] = __float2half_rn(d[i / 2][2 * k + i % 2]);
+            }
+        if (!keeps)
+#pragma unroll
+            for (u32 i = 0; i < 2 * window; i++)
+#pragma unroll
+                for (u32 k = 0; k < 2; k++)
+                    if (ends(row(i / 2, i % 2)))
+                        out[(u64)row(i / 2, i % 2) * p.out_stride[m] + r.row[k]] = d[i / 2][2 * k + i % 2];
     }
 
     // One output at a time: rows of an odd number of outputs, and gate over up.
@@ -248,24 +303,22 @@ template <class K> struct hopper_epilogue {
     {
         const f32 *bias = p.bias[0];
         f32 b[2] = { bias ? bias[r.row[0]] : 0, bias ? bias[r.row[1]] : 0 };
-#pragma unroll 1
-        for (u32 first = 0; first < ROWS / 8; first += window, forward())
 #pragma unroll
-            for (u32 n = 0; n < window; n++)
+        for (u32 n = 0; n < window; n++)
 #pragma unroll
-                for (u32 i = 0; i < 4; i++) {
-                    u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
-                    if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
-                        continue;
-                    f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
-                    if (p.mode == EPILOGUE_ACTIVATED)
-                        v = activation_of(p.activation, v);
-                    p.out[0][at] =
-                        p.mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
-                }
+            for (u32 i = 0; i < 4; i++) {
+                u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
+                if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
+                    continue;
+                f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
+                if (p.mode == EPILOGUE_ACTIVATED)
+                    v = activation_of(p.activation, v);
+                p.out[0][at] =
+                    p.mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
+            }
     }
 
-    __device__ __forceinline__ void all()
+    __device__ __forceinline__ void end_window()
     {
         if (p.mode == EPILOGUE_GATED)
             gated();
@@ -308,22 +361,28 @@ template <class K> struct part_epilogue {
     __device__ __forceinline__ void run(const struct gemm_params &p, const struct tile_scheduler &w,
                                         f32 (&d)[K::ROWS / 8][4], u32 swapped)
     {
-        u32 from = first_row, end = first_row + K::ROWS;
+        u32 from = 0, end = K::ROWS / 8; // eights of rows that this block finishes
 
         if (reduction.n > 1) {
             reduction.store_partial(p, warpgroup, d);
-            if (!reduction.ends(reduction.me))
-                return;
-            reduction.take_over(p, warpgroup, d);
-            from = first_row + reduction.begin(reduction.me) * 8;
-            end = first_row + reduction.begin(reduction.me + 1) * 8;
+            from = reduction.begin(reduction.me);
+            end = reduction.begin(reduction.me + 1);
         }
-        if (own >= p.n_pairs || from >= w.n_rows)
-            return;
-        struct hopper_epilogue<K> hopper_epilogue = {
-            p, pair, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
+        u32 n_ended = own < p.n_pairs && first_row + from * 8 < w.n_rows
+                          ? min(end * 8, w.n_rows - first_row) - from * 8
+                          : 0;
+        struct hopper_epilogue<K> epilogue = {
+            p, pair, d, first_row + threadIdx.x % 4 * 2, first_row + from * 8, n_ended, swapped
         };
-        hopper_epilogue.all();
+#pragma unroll 1
+        for (u32 at = 0; at < end; at += epilogue.window, epilogue.forward()) {
+            if (at + epilogue.window <= from)
+                continue;
+            if (reduction.n > 1)
+                reduction.take_over(p, warpgroup, d, at);
+            if (first_row + at * 8 < w.n_rows) // for the whole warp
+                epilogue.end_window();
+        }
     }
 };
 #endif

@@ -124,6 +124,12 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
     return v;
 }
 
+// Eights of rows of which a tile's sums are finished at a time.
+static constexpr __device__ u32 epilogue_window(u32 rows)
+{
+    return rows >= 128 ? 8 : rows >= 32 ? 4 : rows / 8;
+}
+
 // The blocks that share a tile. Each finishes a part of its rows where it has no other part of a tile; else
 // the first block finishes all. They wait for each other, which ends only because all run at once:
 // plan_wgmma.c launches at most one block per SM.
@@ -148,10 +154,6 @@ template <class K> struct reduction {
     {
         return alike ? (block * eights + n - 1) / n : block ? eights : 0;
     }
-    __device__ __forceinline__ bool ends(u32 block) const
-    {
-        return begin(block) < begin(block + 1);
-    }
     __device__ __forceinline__ u32 group(u32 block, u32 warpgroup) const
     {
         return (first + block) * K::GROUPS + warpgroup;
@@ -172,28 +174,25 @@ template <class K> struct reduction {
                 __stcg(to + i * 128,
                        make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
     }
-    __device__ __forceinline__ void take_over(const struct gemm_params &p, u32 warpgroup,
-                                              f32 (&d)[eights][4]) const
+    // Adds the other blocks' sums of the window of eights from `at` on, which are the first of d by then.
+    __device__ __forceinline__ void take_over(const struct gemm_params &p, u32 warpgroup, f32 (&d)[eights][4],
+                                              u32 at) const
     {
-        constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
+        constexpr u32 window = epilogue_window(K::ROWS);
         u32 from = begin(me), end = begin(me + 1);
 
         for (u32 block = 0; block < n; block++) {
-            float4 *v = partial(p, block, warpgroup);
+            float4 *v = partial(p, block, warpgroup) + at * 128, more[window];
             if (block == me)
                 continue;
 #pragma unroll
-            for (u32 first = 0; first < eights; first += batch) {
-                float4 more[batch];
+            for (u32 i = 0; i < window; i++)
+                if (at + i >= from && at + i < end)
+                    more[i] = load_sums(v + i * 128);
 #pragma unroll
-                for (u32 i = 0; i < batch; i++)
-                    if (first + i >= from && first + i < end)
-                        more[i] = load_sums(v + (first + i) * 128);
-#pragma unroll
-                for (u32 i = 0; i < batch; i++)
-                    if (first + i >= from && first + i < end)
-                        add(d[first + i], v + (first + i) * 128, more[i]);
-            }
+            for (u32 i = 0; i < window; i++)
+                if (at + i >= from && at + i < end)
+                    add(d[i], v + i * 128, more[i]);
         }
     }
     // Waits until all four are there, and zeroes them for the next launch.
