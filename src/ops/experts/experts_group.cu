@@ -1,28 +1,7 @@
 // experts_group.cu - entries by expert, for products of many rows: a block per expert counts the entries
 // below and equal to it, and lists its own.
 #include "ops/experts/experts.cuh"
-
-// Sums over the threads before this one; all: over the block.
-static __device__ __forceinline__ u32 sum_before(u32 v, u32 *room, u32 *all)
-{
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = v, before = 0;
-
-#pragma unroll
-    for (u32 o = 1; o < 32; o *= 2) {
-        u32 other = __shfl_up_sync(~0u, sum, o);
-        sum += lane >= o ? other : 0;
-    }
-    if (lane == 31)
-        room[warp] = sum;
-    __syncthreads();
-    *all = 0;
-    for (u32 i = 0; i < EXPERTS_ROW_THREADS / 32; i++) {
-        before += i < warp ? room[i] : 0;
-        *all += room[i];
-    }
-    __syncthreads();
-    return before + sum - v;
-}
+#include "ops/experts/sum_before.cuh"
 
 // Block e finds the entries of expert e, in order: how many belong to experts before it, and where its own
 // lie. No block waits for another.

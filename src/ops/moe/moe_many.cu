@@ -6,29 +6,8 @@
 //
 // No pipelines and no tiles: bound by memory.
 #include "gemm/cuda/fragments.cuh"
+#include "ops/experts/sum_before.cuh"
 #include "ops/moe/moe_many.h"
-
-// Sums over the threads before this one; all: over the block. room: a word for each warp.
-static __device__ __forceinline__ u32 sum_before(u32 v, u32 *room, u32 *all)
-{
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = v, before = 0;
-
-#pragma unroll
-    for (u32 o = 1; o < 32; o *= 2) {
-        u32 other = __shfl_up_sync(~0u, sum, o);
-        sum += lane >= o ? other : 0;
-    }
-    if (lane == 31)
-        room[warp] = sum;
-    __syncthreads();
-    *all = 0;
-    for (u32 i = 0; i < blockDim.x / 32; i++) {
-        before += i < warp ? room[i] : 0;
-        *all += room[i];
-    }
-    __syncthreads();
-    return before + sum - v;
-}
 
 // Block e sorts the entries of expert e, in order, into its region, and says where that lies and how long it
 // is. No block waits for another: each counts all experts' entries for itself.
