@@ -356,6 +356,33 @@ static void blocks_of_many_rows(void **state)
         }
 }
 
+// Columns that are a multiple of 64, and rows of experts of all widths of tiles.
+static void blocks_of_many_rows_and_odd_widths(void **state)
+{
+    static const uint32_t widths[][2] = { { 320, 192 }, { 256, 704 }, { 448, 256 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < 3; f++)
+        for (uint32_t i = 0; i < 6; i++) {
+            struct op_shape c = { .format = f == 0   ? QUANT_MXFP4
+                                            : f == 1 ? QUANT_Q4_0
+                                                     : QUANT_Q8_0,
+                                  .rows = 100 + 67 * i,
+                                  .most_rows = 512,
+                                  .n_cols = widths[(f + i) % 3][0],
+                                  .n_out = widths[(f + i) % 3][1],
+                                  .bias = i % 2,
+                                  .limit = 1e-3 };
+            experts_shape = routers[i % 4];
+            experts_shape.n_experts = i % 2 ? 3 : 9;
+            experts_shape.n_slots = 2;
+            experts_shape.biases = f == 0;
+            experts_shape.limit = f == 0 ? 7 : 0;
+            compare_moe(&c, BY_MANY);
+        }
+}
+
 // Whose experts have few bytes enough, or whose weights take turns in a block's memory.
 static void blocks_of_real_models(void **state)
 {
@@ -543,6 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(experts_of_real_models),
         cmocka_unit_test(blocks_of_every_format),
         cmocka_unit_test(blocks_of_many_rows),
+        cmocka_unit_test(blocks_of_many_rows_and_odd_widths),
         cmocka_unit_test(blocks_of_few_rows),
         cmocka_unit_test(a_blocks_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(blocks_of_real_models),

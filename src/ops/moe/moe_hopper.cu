@@ -96,13 +96,13 @@ static __device__ __forceinline__ void produce(const struct moe_many_params &p, 
                                                struct pipe<struct stages> pipe)
 {
     struct items items(p, s);
-    u32 n_chunks = p.n_cols / 64;
+    u32 n_chunks = 2 * moe_steps(p.n_cols);
 
     for (u32 item = blockIdx.x; item < items.n; item += gridDim.x) {
         struct tile t = tile_of(s, item / items.n_pair_tiles);
         u32 bytes = t.n * 1024;
         u64 next = (u64)eights(s.count[t.expert]) * 1024; // from 64 columns to the next ones
-        const u8 *from = p.rows + (u64)s.region[t.expert] * p.n_cols * 2 + t.first * 1024;
+        const u8 *from = p.rows + (u64)s.region[t.expert] * moe_packed_bytes(p.n_cols) + t.first * 1024;
         for (u32 i = 0; i < n_chunks; i++, from += next, pipe.next()) {
             u32 full = pipe.full + 8 * pipe.at;
             wait_for_stage(pipe.empty + 8 * pipe.at, pipe.phase ^ 1);
@@ -155,7 +155,7 @@ template <u32 F> struct lane_weights {
     {
         item = blockIdx.x;
         step = 0;
-        n_steps = p.n_cols / 128;
+        n_steps = moe_steps(p.n_cols);
         find(p, s, items);
 #pragma unroll
         for (u32 i = 0; i < DEPTH; i++)
@@ -252,8 +252,10 @@ struct tile_end { // where an item's results go
             run = column % 16 / 4 + q / 2;
         u32 step = 2 * run + column % 32 / 16, word = step % 4 * 2 + (q & 1);
         u64 chunk = (u64)eights(s.count[t.expert]) * 1024;
-        u8 *to = p.out + (u64)s.region[t.expert] * p.n_out * 2 + (column / 128 * 2 + run / 2) * chunk +
-                 t.first * 1024 + g * 128 + (word ^ g) * 16 + column % 128 / 32 * 4;
+        u8 *to = p.out + (u64)s.region[t.expert] * moe_packed_bytes(p.n_out) +
+                 (column / 128 * 2 + run / 2) * chunk + t.first * 1024 + g * 128 + (word ^ g) * 16 +
+                 column % 128 / 32 * 4;
+        bool beside_zeros = p.n_out % 128 && column / 128 == p.n_out / 128;
         f32 gate = p.bias[0] ? p.bias[0][t.expert * p.n_out + pair] : 0,
             up = p.bias[1] ? p.bias[1][t.expert * p.n_out + pair] : 0;
 #pragma unroll
@@ -265,6 +267,8 @@ struct tile_end { // where an item's results go
             for (u32 i = 0; i < 2; i++)
                 v[i] = experts_gated(p.activation, p.limit, d[n][i] * back + gate, d[n][2 + i] * back + up);
             *(u32 *)(to + n * 1024) = transposed(two_bf16(v[0], v[1]));
+            if (beside_zeros) // as many columns as are missing
+                *(u32 *)(to + n * 1024 + 8) = 0;
         }
     }
     // Two neighbouring columns of what is added for entries of rows 2 t and 2 t + 1 of each eight.
@@ -294,7 +298,7 @@ static __device__ __forceinline__ void run_item(const struct moe_many_params &p,
                                                 struct lane_weights<F> &w, struct pipe<struct stages> &pipe)
 {
     struct products<W> x;
-    u32 group = __shfl_sync(~0u, threadIdx.x / 128, 0), n_steps = p.n_cols / 128;
+    u32 group = __shfl_sync(~0u, threadIdx.x / 128, 0), n_steps = moe_steps(p.n_cols);
     struct tile_end end = { p, s, tile_of(s, item / items.n_pair_tiles),
                             lane_weights<F>::pair_of(item, items), 0 };
     u32 *entries = s.entries[group][turn], at = threadIdx.x % 128;

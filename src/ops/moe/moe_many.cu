@@ -43,13 +43,14 @@ extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
     }
 }
 
-// A step's words of a row, 16 columns: as pack_mma's (pack_rows.cu). at: of lane 0's columns.
-static __device__ __forceinline__ void step_words(const f32 *at, uint4 (&to)[2])
+// A step's words of a row, 16 columns: as pack_mma's (pack_rows.cu). at: of lane 0's columns; n: lanes that
+// have columns.
+static __device__ __forceinline__ void step_words(const f32 *at, u32 n, uint4 (&to)[2])
 {
     u32 low[4], high[4];
 #pragma unroll
     for (u32 t = 0; t < 4; t++) {
-        float4 v = __ldcg((const float4 *)(at + t * 32));
+        float4 v = t < n ? __ldcg((const float4 *)(at + t * 32)) : make_float4(0, 0, 0, 0);
         low[t] = two_bf16(v.x, v.z);
         high[t] = two_bf16(v.y, v.w);
     }
@@ -74,16 +75,16 @@ extern "C" __global__ void __launch_bounds__(MOE_PACK_THREADS)
     u32 region = __ldcg(p.region + low), rows = (__ldcg(p.count + low) + 7) / 8 * 8;
     if (first >= region + rows)
         return;
-    u8 *to = p.out + (u64)region * p.n_cols * 2 + (first - region) * 128;
-    for (u32 i = threadIdx.x; i < p.n_cols / 16 * 8; i += MOE_PACK_THREADS) {
-        u32 n_steps = p.n_cols / 16, row = i / n_steps, s = i % n_steps,
-            entry = __ldcg(p.entries + first + row);
+    u32 n_steps = moe_steps(p.n_cols) * 8, last = p.n_cols / 128;
+    u8 *to = p.out + (u64)region * moe_packed_bytes(p.n_cols) + (first - region) * 128;
+    for (u32 i = threadIdx.x; i < n_steps * 8; i += MOE_PACK_THREADS) {
+        u32 row = i / n_steps, s = i % n_steps, entry = __ldcg(p.entries + first + row);
         if (entry == ~0u) // an empty row's results go nowhere
             continue;
         uint4 words[2];
         step_words((const f32 *)p.rows + (u64)(entry / p.n_slots) * p.n_cols + s / 8 * 128 + s % 2 * 16 +
                        s % 8 / 2 * 4,
-                   words);
+                   s / 8 < last ? 4 : 2, words);
         uint4 *out = (uint4 *)(to + (u64)(s / 4) * rows * 128 + row * 128);
         out[s % 4 * 2 ^ row] = words[0];
         out[(s % 4 * 2 + 1) ^ row] = words[1];

@@ -3,6 +3,7 @@
 // A slot of a row is an entry, row * n_slots + slot. Each expert's entries lie in a region of their own, in
 // order; regions begin at multiples of eight rows. A region's rows are packed for wgmma: [64 columns][rows,
 // a multiple of eight][128 bytes], in the order of fragments.cuh with 16-byte words swizzled by the row.
+// Columns are a multiple of 64; where they are none of 128, zeros follow.
 #pragma once
 #include "device/step.h"
 #include "gemm/cuda/weight_layout.h"
@@ -52,6 +53,16 @@ struct moe_sum_params {
     DEVICE_AT(f32) out;
     u32 n_cols, n_slots;
 };
+
+// Steps of 128 columns, and the bytes of a packed row.
+SHARED_INLINE u32 moe_steps(u32 n_cols)
+{
+    return (n_cols + 127) / 128;
+}
+SHARED_INLINE u32 moe_packed_bytes(u32 n_cols)
+{
+    return moe_steps(n_cols) * 256;
+}
 
 // Rows of all regions, at most.
 SHARED_INLINE u32 moe_region_rows(u32 n_entries, u32 n_experts)

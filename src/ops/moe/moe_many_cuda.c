@@ -31,7 +31,7 @@ static bool suits(const struct cuda_plan *p, const struct moe_args *a)
 
     return p->tape.max_rows >= MOE_LEAST_MANY && !e->exact && shared_suits(p, e) &&
            cuda_weight(p, MOE_UP)->format == up && has_kernel(p, up_names[up]) &&
-           has_kernel(p, down_names[down]) && e->n_cols % 128 == 0 && e->n_ffn % 128 == 0 &&
+           has_kernel(p, down_names[down]) && e->n_cols % 64 == 0 && e->n_ffn % 64 == 0 &&
            e->n_experts <= MOE_MANY_EXPERTS && entries / MOE_TILE_ROWS + e->n_experts <= MOE_MOST_TILES;
 }
 
@@ -45,8 +45,8 @@ static struct moe_room room_at(u64 at, const struct experts_args *e, u32 max_row
     u32 n_entries = max_rows * e->n_slots;
     struct moe_room r = { .packed = (at + 255) / 256 * 256 };
 
-    r.hidden = r.packed + (u64)(n_rows > n_entries ? n_rows : n_entries) * e->n_cols * 2;
-    r.shared = r.hidden + (u64)n_rows * e->n_ffn * 2;
+    r.hidden = r.packed + (u64)(n_rows > n_entries ? n_rows : n_entries) * moe_packed_bytes(e->n_cols);
+    r.shared = r.hidden + (u64)n_rows * moe_packed_bytes(e->n_ffn);
     r.entries = r.shared + (e->n_shared ? (u64)max_rows * e->n_cols * sizeof(f32) : 0);
     r.count = r.entries + (u64)n_rows * sizeof(u32);
     r.region = r.count + e->n_experts * sizeof(u32);
