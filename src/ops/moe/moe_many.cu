@@ -9,37 +9,37 @@
 #include "ops/experts/sum_before.cuh"
 #include "ops/moe/moe_many.h"
 
-// Block e sorts the entries of expert e, in order, into its region, and says where that lies and how long it
-// is. No block waits for another: each counts all experts' entries for itself.
+// Block e lists the entries of expert e, in order, in its region, and says where that lies and how long it
+// is. No block waits for another: each counts the entries of the experts before its own. A region of n
+// entries ends before the next begins, since (x + n + 7) / 8 * 8 >= x / 8 * 8 + (n + 7) / 8 * 8.
 extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
     moe_sort(const __grid_constant__ struct moe_many_params p)
 {
-    __shared__ u32 room[MOE_SORT_THREADS / 32], counts[MOE_MANY_EXPERTS];
+    extern __shared__ __align__(16) unsigned char ids[]; // of all entries
+    __shared__ u32 room[MOE_SORT_THREADS / 32];
     u32 n = p.step->n_rows * p.n_slots, share = (n + MOE_SORT_THREADS - 1) / MOE_SORT_THREADS;
-    u32 begin = min(threadIdx.x * share, n), end = min(begin + share, n), equal = 0, count, region;
-    f32 expert = (f32)blockIdx.x;
+    u32 begin = min(threadIdx.x * share, n), end = min(begin + share, n), expert = blockIdx.x, below = 0,
+        equal = 0, before, count;
 
-    for (u32 i = threadIdx.x; i < p.n_experts; i += MOE_SORT_THREADS)
-        counts[i] = 0;
     wait_for_inputs();
+#pragma unroll 8
+    for (u32 i = threadIdx.x; i < n; i += MOE_SORT_THREADS)
+        ids[i] = (u8)__ldcg(p.ids + i);
     __syncthreads();
     for (u32 i = begin; i < end; i++) {
-        f32 id = __ldcg(p.ids + i);
-        equal += id == expert;
-        if (id < expert) // others do not matter here
-            atomicAdd(&counts[(u32)id], 1);
+        below += ids[i] < expert;
+        equal += ids[i] == expert;
     }
-    u32 at = sum_before(equal, room, &count);
-    u32 before = threadIdx.x < blockIdx.x ? (counts[threadIdx.x] + 7) / 8 * 8 : 0;
-    sum_before(before, room, &region);
+    sum_before(below, room, &before);
+    u32 at = sum_before(equal, room, &count), region = (before + 7 * expert) / 8 * 8;
     for (u32 i = begin; i < end; i++)
-        if (__ldcg(p.ids + i) == expert)
+        if (ids[i] == expert)
             p.entries[region + at++] = i;
     for (u32 i = count + threadIdx.x; i < (count + 7) / 8 * 8; i += MOE_SORT_THREADS)
         p.entries[region + i] = ~0u;
     if (threadIdx.x == 0) {
-        p.count[blockIdx.x] = count;
-        p.region[blockIdx.x] = region;
+        p.count[expert] = count;
+        p.region[expert] = region;
     }
 }
 
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(MOE_PACK_THREADS)
     u32 first = blockIdx.x * 8, low = 0, high = p.n_experts - 1;
 
     wait_for_inputs();
-    while (low < high) { // the last region that begins here or before, and is not empty
+    while (low < high) { // the last region that begins here or before
         u32 middle = (low + high + 1) / 2;
         if (__ldcg(p.region + middle) <= first)
             low = middle;

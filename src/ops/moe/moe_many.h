@@ -67,5 +67,5 @@ SHARED_INLINE u32 moe_packed_bytes(u32 n_cols)
 // Rows of all regions, at most.
 SHARED_INLINE u32 moe_region_rows(u32 n_entries, u32 n_experts)
 {
-    return (n_entries + 7 * (n_experts < n_entries ? n_experts : n_entries) + 7) / 8 * 8;
+    return (n_entries + 7 * n_experts + 7) / 8 * 8;
 }

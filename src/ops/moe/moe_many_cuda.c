@@ -135,7 +135,9 @@ static void launch_products(struct cuda_plan *p, const struct experts_args *e, s
     down.n_out = e->n_cols;
     down.n_pairs = e->n_cols / 2;
     down.gated = false;
-    launch(p, "moe_sort", (struct cuda_shape){ { e->n_experts, 1, 1 }, MOE_SORT_THREADS, 0 }, &m);
+    launch(p, "moe_sort",
+           (struct cuda_shape){ { e->n_experts, 1, 1 }, MOE_SORT_THREADS, p->tape.max_rows * e->n_slots },
+           &m);
     launch(p, "moe_pack", (struct cuda_shape){ { n_rows / 8, 1, 1 }, MOE_PACK_THREADS, 0 }, &pack);
     launch(p, up_names[m.w[0].format], product, &m);
     launch(p, down_names[down.w[0].format], product, &down);
