@@ -1,10 +1,10 @@
 // route.cu - the router of a mixture of experts: logits in fp32, then each row's choice; see route.h.
 //
-//                       8 experts, a warp each                            64 experts, 16 a warp
-//                     +-----+-----+-- --+-----+                        +----+----+----+----+
-//   route_logits      | w0  | w1  | ... | w7  |    route_logits_many   | w0 | w2 | w4 | w6 |   32 rows,
-//   8 rows            | lanes take columns in |    on tensor cores     | w1 | w3 | w5 | w7 |   16 a warp
-//                     | turn                  |                        +----+----+----+----+
+//                       8 experts, a warp each                           64 experts, 8 a warp
+//                     +-----+-----+-- --+-----+                        +----+----+-- --+----+
+//   route_logits      | w0  | w1  | ... | w7  |    route_logits_many   | w0 | w1 |     | w7 |   16 rows
+//   8 rows            | lanes take columns in |    on tensor cores     +----+----+-- --+----+
+//                     | turn                  |
 //                     +-----------------------+
 //   route_logits_tile 8 rows by 8 experts, 8 warps which share the columns; lanes have all 64 sums
 //   route_choose      a warp per row: lane l has experts l, l + 32, ...; scores and keys in shared memory
@@ -209,40 +209,58 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The logits of many rows, a router in F32: 32 rows by 64 experts a block, eight warps of 16 by 16, on the
+// The logits of many rows, a router in F32: 16 rows by 64 experts a block, eight warps of 16 by 8, on the
 // tensor cores. A product of two fp32 numbers is the sum of three products of their parts. Columns stream
-// through stages of 32 in shared memory; rows are padded by four numbers against bank conflicts. Tensor cores
-// truncate their sums, so each 32 columns are added up in fp32.
+// through stages of 32 in shared memory, so many that memory's latency does not count; rows are padded by
+// four numbers against bank conflicts. Tensor cores truncate their sums, so each eight columns are added up
+// in fp32, and a product waits for two others only: twelve in a row took all the time.
 enum {
-    MANY_STAGES = 3,
     MANY_EXPERTS = 64,
     MANY_COLUMNS = 32,
     MANY_PITCH = MANY_COLUMNS + 4,
-    MANY_LINES = ROUTE_MANY_ROWS + MANY_EXPERTS
+    MANY_LINES = ROUTE_MANY_ROWS + MANY_EXPERTS,
+    MANY_COPIES = (MANY_LINES * MANY_COLUMNS / 4 + ROUTE_THREADS - 1) / ROUTE_THREADS // of a thread
 };
+static_assert(ROUTE_MANY_SHARED == ROUTE_MANY_STAGES * MANY_LINES * MANY_PITCH * 4, "");
 
 // Lines of the rows, then of the router; missing ones repeat the last.
-static __device__ __forceinline__ void fetch_columns(const struct route_params &p, u32 n_rows, u32 column,
-                                                     f32 *to)
-{
-    for (u32 i = threadIdx.x; i < MANY_LINES * (MANY_COLUMNS / 4) && column < p.args.n_cols;
-         i += ROUTE_THREADS) {
-        u32 line = i / (MANY_COLUMNS / 4), at = i % (MANY_COLUMNS / 4) * 4,
-            row = blockIdx.x * ROUTE_MANY_ROWS + line,
-            expert = blockIdx.y * MANY_EXPERTS + line - ROUTE_MANY_ROWS;
-        const f32 *from = line < ROUTE_MANY_ROWS ? p.normed + (u64)min(row, n_rows - 1) * p.args.n_cols
-                                                 : (const f32 *)p.router.quants +
-                                                       (u64)min(expert, p.args.n_experts - 1) * p.args.n_cols;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                         (u32)__cvta_generic_to_shared(to + line * MANY_PITCH + at)),
-                     "l"(from + column + at)
-                     : "memory");
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
+struct many_source {
+    const f32 *from[MANY_COPIES];
+    u32 to, column, n_cols;
 
-// Eight columns: of rows x + g and x + g + 8, and of experts w + g and w + 8 + g.
-static __device__ __forceinline__ void multiply_columns(const f32 *x, const f32 *w, f32 (&d)[2][4])
+    __device__ __forceinline__ many_source(const struct route_params &p, u32 n_rows, u32 shared)
+    {
+        u32 first = threadIdx.x / (MANY_COLUMNS / 4), at = threadIdx.x % (MANY_COLUMNS / 4) * 4;
+        to = shared + (first * MANY_PITCH + at) * 4;
+        column = 0;
+        n_cols = p.args.n_cols;
+#pragma unroll
+        for (u32 i = 0; i < MANY_COPIES; i++) {
+            u32 line = first + i * ROUTE_THREADS / (MANY_COLUMNS / 4),
+                row = blockIdx.x * ROUTE_MANY_ROWS + line,
+                expert = blockIdx.y * MANY_EXPERTS + line - ROUTE_MANY_ROWS;
+            from[i] = at + (line < ROUTE_MANY_ROWS ? p.normed + (u64)min(row, n_rows - 1) * n_cols
+                                                   : (const f32 *)p.router.quants +
+                                                         (u64)min(expert, p.args.n_experts - 1) * n_cols);
+        }
+    }
+    __device__ __forceinline__ void fetch(u32 stage)
+    {
+#pragma unroll
+        for (u32 i = 0; i < MANY_COPIES; i++)
+            if (column < n_cols && threadIdx.x + i * ROUTE_THREADS < MANY_LINES * MANY_COLUMNS / 4)
+                asm volatile(
+                    "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                        to + (stage * MANY_LINES + i * ROUTE_THREADS / (MANY_COLUMNS / 4)) * MANY_PITCH * 4),
+                    "l"(from[i] + column)
+                    : "memory");
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        column += MANY_COLUMNS;
+    }
+};
+
+// Eight columns: of rows x + g and x + g + 8, and of experts w + g.
+static __device__ __forceinline__ void multiply_columns(const f32 *x, const f32 *w, f32 (&d)[4])
 {
     u32 at = threadIdx.x % 32 / 4 * MANY_PITCH + threadIdx.x % 4, high[4], low[4];
 #pragma unroll
@@ -251,51 +269,46 @@ static __device__ __forceinline__ void multiply_columns(const f32 *x, const f32 
         high[i] = v.high;
         low[i] = v.low;
     }
-#pragma unroll
-    for (u32 n = 0; n < 2; n++) {
-        struct route_split first = split(w[at + n * 8 * MANY_PITCH]),
-                           second = split(w[at + n * 8 * MANY_PITCH + 4]);
-        mma_tf32(d[n], low, first.high, second.high);
-        mma_tf32(d[n], high, first.low, second.low);
-        mma_tf32(d[n], high, first.high, second.high);
-    }
+    struct route_split first = split(w[at]), second = split(w[at + 4]);
+    mma_tf32(d, low, first.high, second.high);
+    mma_tf32(d, high, first.low, second.low);
+    mma_tf32(d, high, first.high, second.high);
 }
 
 extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     route_logits_many(const __grid_constant__ struct route_params p)
 {
-    __shared__ __align__(16) f32 stage[MANY_STAGES][MANY_LINES * MANY_PITCH];
-    u32 n_rows = p.step->n_rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+    extern __shared__ __align__(16) unsigned char stages[];
+    u32 n_rows = p.step->n_rows, lane = threadIdx.x % 32, expert = threadIdx.x / 32 * 8,
         n = p.args.n_cols / MANY_COLUMNS;
-    u32 row = warp % 2 * 16, expert = warp / 2 * 16;
-    f32 d[2][4] = {};
+    f32 d[4] = {};
 
     wait_for_inputs();
     if (blockIdx.x * ROUTE_MANY_ROWS >= n_rows)
         return;
-    for (u32 i = 0; i < MANY_STAGES - 1; i++)
-        fetch_columns(p, n_rows, i * MANY_COLUMNS, stage[i]);
+    struct many_source source(p, n_rows, (u32)__cvta_generic_to_shared(stages));
+    for (u32 i = 0; i < ROUTE_MANY_STAGES - 1; i++)
+        source.fetch(i);
     for (u32 i = 0; i < n; i++) {
-        const f32 *x = stage[i % MANY_STAGES] + row * MANY_PITCH,
-                  *w = stage[i % MANY_STAGES] + (ROUTE_MANY_ROWS + expert) * MANY_PITCH;
-        asm volatile("cp.async.wait_group %0;" ::"n"(MANY_STAGES - 2) : "memory");
+        const f32 *x = (const f32 *)stages + i % ROUTE_MANY_STAGES * MANY_LINES * MANY_PITCH,
+                  *w = x + (ROUTE_MANY_ROWS + expert) * MANY_PITCH;
+        asm volatile("cp.async.wait_group %0;" ::"n"(ROUTE_MANY_STAGES - 2) : "memory");
         __syncthreads(); // these columns are there, and the stage before has been read
-        fetch_columns(p, n_rows, (i + MANY_STAGES - 1) * MANY_COLUMNS,
-                      stage[(i + MANY_STAGES - 1) % MANY_STAGES]);
-        f32 part[2][4] = {};
+        source.fetch((i + ROUTE_MANY_STAGES - 1) % ROUTE_MANY_STAGES);
+        f32 part[MANY_COLUMNS / 8][4] = {};
 #pragma unroll
-        for (u32 k = 0; k < MANY_COLUMNS; k += 8)
-            multiply_columns(x + k, w + k, part);
+        for (u32 k = 0; k < MANY_COLUMNS / 8; k++)
+            multiply_columns(x + 8 * k, w + 8 * k, part[k]);
 #pragma unroll
-        for (u32 k = 0; k < 8; k++)
-            d[k / 4][k % 4] += part[k / 4][k % 4];
+        for (u32 k = 0; k < 4; k++)
+            d[k] += (part[0][k] + part[1][k]) + (part[2][k] + part[3][k]);
     }
 #pragma unroll
-    for (u32 k = 0; k < 8; k++) {
-        u32 r = blockIdx.x * ROUTE_MANY_ROWS + row + lane / 4 + k % 4 / 2 * 8,
-            e = blockIdx.y * MANY_EXPERTS + expert + k / 4 * 8 + lane % 4 * 2 + k % 2;
+    for (u32 k = 0; k < 4; k++) {
+        u32 r = blockIdx.x * ROUTE_MANY_ROWS + lane / 4 + k / 2 * 8,
+            e = blockIdx.y * MANY_EXPERTS + expert + lane % 4 * 2 + k % 2;
         if (r < n_rows && e < p.args.n_experts)
-            p.logits[(u64)r * p.args.n_experts + e] = d[k / 4][k % 4] + (p.bias ? p.bias[e] : 0);
+            p.logits[(u64)r * p.args.n_experts + e] = d[k] + (p.bias ? p.bias[e] : 0);
     }
 }
 

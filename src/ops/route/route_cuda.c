@@ -68,8 +68,9 @@ void cuda_plan_route(struct cuda_plan *p)
     if (suits_many(p, &params))
         cuda_launch_add(
             p, "route_logits_many",
-            (struct cuda_shape){
-                { divide_up(rows, ROUTE_MANY_ROWS), divide_up(args->n_experts, 64), 1 }, ROUTE_THREADS, 0 },
+            (struct cuda_shape){ { divide_up(rows, ROUTE_MANY_ROWS), divide_up(args->n_experts, 64), 1 },
+                                 ROUTE_THREADS,
+                                 ROUTE_MANY_SHARED },
             &params, sizeof params);
     else if (suits_tiles(p, &params))
         cuda_launch_add(p, "route_logits_tile",

@@ -6,7 +6,9 @@
 
 enum {
     ROUTE_TILE_ROWS = 8,
-    ROUTE_MANY_ROWS = 32,   // of a tile of route_logits_many
+    ROUTE_MANY_ROWS = 16, // of a tile of route_logits_many
+    ROUTE_MANY_STAGES = 8,
+    ROUTE_MANY_SHARED = ROUTE_MANY_STAGES * (ROUTE_MANY_ROWS + 64) * 36 * 4,
     ROUTE_LEAST_MANY = 129, // rows that a tape can get: fewer tiles leave most of the device idle
     ROUTE_THREADS = 256,
     ROUTE_CHOOSE_THREADS = 64,
