@@ -9,5 +9,5 @@ static __device__ __forceinline__ f32 experts_gated(u32 activation, f32 limit, f
         return (activation == ACTIVATION_RELU ? (gate < 0 ? 0 : gate) : activation_of(activation, gate)) * up;
     gate = gate > limit ? limit : gate; // a NaN stays
     up = up > limit ? limit : up < -limit ? -limit : up;
-    return (up + 1) * gate / (1 + expf(-EXPERTS_ALPHA * gate));
+    return (up + 1) * __fdividef(gate, 1 + __expf(-EXPERTS_ALPHA * gate)); // as activation_of
 }
