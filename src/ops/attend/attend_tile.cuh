@@ -35,6 +35,11 @@ static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
     __half2 h = __floats2half2_rn(low, high);
     return *(u32 *)&h;
 }
+static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
+{
+    __nv_bfloat162 b = __floats2bfloat162_rn(low, high);
+    return *(u32 *)&b;
+}
 // A weight far below any other may become zero.
 static __device__ __forceinline__ f32 exp2_near(f32 x)
 {
@@ -265,26 +270,52 @@ template <u32 D, bool SINKS> struct attention {
         }
     }
 
+    // A row of the head in the order of the fragments. Of eight columns lanes t and t ^ 1 trade one, so that
+    // each has two neighbours of a 16-byte word, which hold as many of each block of 32 columns: else they
+    // would be stored by twos of bytes.
+    __device__ __forceinline__ void pack_fragments(u32 row, u32 column, u32 which, f32 factor)
+    {
+        constexpr u32 blocks = OWN < 128 ? OWN / 32 : 4; // side by side
+        u32 t = threadIdx.x & 3;
+#pragma unroll
+        for (u32 n = 0; n < OWN / 8; n += n % 4 == 3 ? blocks * 4 - 3 : 1) {
+            u32 words[4];
+#pragma unroll
+            for (u32 i = 0; i < blocks; i++) {
+                const f32 *v = out[n + 4 * i] + 2 * which;
+                f32 mine = (t & 1 ? v[1] : v[0]) * factor,
+                    other = __shfl_xor_sync(~0u, (t & 1 ? v[0] : v[1]) * factor, 1);
+                words[i] = t & 1 ? two_bf16(other, mine) : two_bf16(mine, other);
+            }
+            if (position[which] == ~0u)
+                continue;
+            u8 *to = (u8 *)packed_place(p.packed_out, row, column + n * 8 + t / 2 * 4 + t % 2);
+            if (blocks == 4)
+                *(uint4 *)to = make_uint4(words[0], words[1], words[2], words[3]);
+            else
+                *(uint2 *)to = make_uint2(words[0], words[1]);
+        }
+    }
     __device__ __forceinline__ void put(u32 row, u32 head, u32 which)
     {
         f32 sum = row_sum[which];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
-        if (position[which] == ~0u)
-            return;
         if (SINKS)
             sum += exp2f(p.sinks[head] * 1.4426950408889634f - row_max[which]);
-        u32 first = first_dim() + (threadIdx.x & 3) * 2;
-        f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + first;
+        u32 column = head * D + first_dim(), first = column + (threadIdx.x & 3) * 2;
+        f32 *to = p.out + (u64)row * p.args.n_heads * D + first, factor = 1 / sum;
+        bool in_order = p.packed_out.at && p.packed_out.form != PACKING_MMA;
 #pragma unroll
-        for (u32 n = 0; n < OWN / 8; n++)
-            *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
-        if (!p.packed_out.at)
-            return;
-#pragma unroll
-        for (u32 n = 0; n < OWN / 8; n++)
-            pack_put(p.packed_out, row, head * D + first + n * 8, out[n][2 * which] / sum,
-                     out[n][2 * which + 1] / sum);
+        for (u32 n = 0; n < OWN / 8; n++) {
+            f32 a = out[n][2 * which] * factor, b = out[n][2 * which + 1] * factor;
+            if (position[which] != ~0u)
+                *(float2 *)(to + n * 8) = make_float2(a, b);
+            if (position[which] != ~0u && in_order)
+                pack_put(p.packed_out, row, first + n * 8, a, b);
+        }
+        if (p.packed_out.at && p.packed_out.form == PACKING_MMA)
+            pack_fragments(row, column, which, factor);
     }
 };
 
