@@ -12,12 +12,13 @@
 enum {
     MOE_LEAST_MANY = 64, // rows that a tape can get
     MOE_TILE_ROWS = 160,
-    MOE_STAGES = 9,
+    MOE_ROOM = 216 << 10, // of stages
+    MOE_MOST_STAGES = 4,
     HOPPER_MOE_THREADS = 384,
     MOE_MANY_EXPERTS = 256, // of a list of tiles
     MOE_MOST_TILES = 1024,
-    MOE_HOPPER_SHARED = MOE_STAGES * MOE_TILE_ROWS * 128 + 2 * 8 * MOE_STAGES + 2 * 4 * MOE_MANY_EXPERTS +
-                        4 * MOE_MOST_TILES + 16 + 2 * 2 * 4 * MOE_TILE_ROWS,
+    MOE_HOPPER_SHARED = MOE_ROOM + 2 * 8 * MOE_MOST_STAGES + 2 * 4 * MOE_MANY_EXPERTS + 4 * MOE_MOST_TILES +
+                        8 + 2 * 2 * 4 * MOE_TILE_ROWS,
     MOE_SORT_THREADS = 1024, // moe_sort
     MOE_PACK_THREADS = 256,  // moe_pack
     MOE_SUM_THREADS = 256    // moe_sum
