@@ -24,6 +24,7 @@
 // numbers are exchanged times their slot's weight. A column's sum is taken by two warps, lane l of them over
 // blocks l, l + 64, ... and l + 32, l + 96, ... of all slots' hidden numbers in a row: its order depends on
 // the shape alone.
+#include "device/cuda/words.cuh"
 #include "ops/moe/moe.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // bulk copies
@@ -46,37 +47,6 @@ struct moe_state {
     u32 last;                  // block
 };
 static_assert(sizeof(struct moe_state) <= MOE_STATE, "");
-
-static __device__ __forceinline__ f32 no_zero(f32 v)
-{
-    return v == 0 ? -0.0f : v;
-}
-static __device__ __forceinline__ void publish(u32 *to, u32 word)
-{
-    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
-}
-static __device__ __forceinline__ u32 await(const u32 *at)
-{
-    u32 v;
-    do
-        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
-    while (!v);
-    return v;
-}
-
-static __device__ __forceinline__ bool is_there(const uint4 &v) // four words, each written at once
-{
-    return v.x && v.y && v.z && v.w;
-}
-static __device__ __forceinline__ uint4 load_word(const uint4 *at)
-{
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at)
-                 : "memory");
-    return v;
-}
 
 // --- weights ---
 
@@ -289,8 +259,7 @@ static __device__ __forceinline__ f32 sum_of_warps(const f32 (&sums)[WARPS])
 static __device__ __forceinline__ void publish_logit(const struct moe_params &p, u32 row, f32 logit)
 {
     bool biased = p.router_bias && row < p.route.n_experts;
-    publish(p.logits + row * MOE_LOGIT_WORDS,
-            __float_as_uint(no_zero(logit + (biased ? p.router_bias[row] : 0))));
+    publish_number(p.logits + row * MOE_LOGIT_WORDS, logit + (biased ? p.router_bias[row] : 0));
 }
 
 // Both factors, and the block's logits.
@@ -314,7 +283,7 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
 
     if (e < p.n_logits) {
         f32 bias = p.select_bias && e < p.route.n_experts ? p.select_bias[e] : 0,
-            logit = __uint_as_float(await(p.logits + e * MOE_LOGIT_WORDS));
+            logit = await_number(p.logits + e * MOE_LOGIT_WORDS);
         bad = !isfinite(logit);
         s.logits[e] = logit;
         if (e < p.route.n_experts)
@@ -468,23 +437,19 @@ static __device__ __forceinline__ void publish_hidden(const struct moe_params &p
 static __device__ __forceinline__ void take_hidden(const struct moe_params &p, const struct row_int8 &h)
 {
     u32 n = p.n_hidden / 8, end = (n + 31) / 32 * 32;
-    const uint4 *words = (const uint4 *)p.hidden;
 
     for (u32 first = threadIdx.x; first < end; first += 2 * MOE_THREADS) {
         u32 at[2] = { min(first, n - 1), min(first + MOE_THREADS, n - 1) };
         uint4 v[2];
         do {
-            v[0] = load_word(words + at[0]);
-            v[1] = load_word(words + at[1]);
-        } while (!is_there(v[0]) || !is_there(v[1]));
+            v[0] = load_four(p.hidden + 4 * at[0]);
+            v[1] = load_four(p.hidden + 4 * at[1]);
+        } while (!are_there(v[0]) || !are_there(v[1]));
 #pragma unroll
         for (u32 k = 0; k < 2; k++) {
             u32 i = first + k * MOE_THREADS;
-            const u32 twos[4] = { v[k].x, v[k].y, v[k].z, v[k].w };
             f32 numbers[8];
-#pragma unroll
-            for (u32 j = 0; j < 8; j++)
-                numbers[j] = __uint_as_float(j % 2 ? twos[j / 2] & 0xffff0000 : twos[j / 2] << 16);
+            open_pairs(v[k], numbers);
             if (i < end)
                 quantise_eight(h, i, numbers, i < n);
         }
