@@ -50,6 +50,31 @@ static void attention_with_every_end(void **state)
         }
 }
 
+// By latent_hopper, where there is one: several sequences in a tile, tiles of keys that are not full, heads
+// of every number.
+static void attention_of_prompts(void **state)
+{
+    static const uint32_t n_heads[] = { 20, 16, 128, 1, 5, 33 }, pasts[] = { 0, 1, 63, 64, 200 };
+    static const uint32_t rows[][2] = { { 65, 65 }, { 130, 300 }, { 333, 400 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof n_heads / sizeof *n_heads; i++)
+        for (uint32_t n = 0; n < sizeof pasts / sizeof *pasts; n++) {
+            struct op_shape c = { .rows = rows[(i + n) % 3][0],
+                                  .most_rows = rows[(i + n) % 3][1],
+                                  .past = pasts[n],
+                                  .decode = n % 2 ? 3 : 0,
+                                  .head_dim = 576,
+                                  .n_out = 512,
+                                  .n_heads = n_heads[i],
+                                  .n_kv_heads = 1,
+                                  .k_format = KV_F16,
+                                  .limit = 1e-6 };
+            compare("latent_attend", &c, record_latent_attend);
+        }
+}
+
 // By latent_few: pasts that one block takes, and such that are split.
 static void attention_of_few_rows(void **state)
 {
@@ -262,6 +287,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_every_size),
         cmocka_unit_test(attention_with_every_end),
+        cmocka_unit_test(attention_of_prompts),
         cmocka_unit_test(attention_of_few_rows),
         cmocka_unit_test(keys_of_every_format),
         cmocka_unit_test(projections_of_every_format),

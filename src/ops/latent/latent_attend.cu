@@ -22,18 +22,14 @@
 // to one tile of mma, odd ones to the next. BF16 pages are multiplied in place. Keys of F16 and Q8_0 become
 // pairs of fp16, and each query is scaled by a power of two, since absorbed queries overflow fp16.
 // Epilogue: fp32 rows, or partial sums with their row_max and row_sum.
-#include "device/cuda/pages.cuh"
-#include "ops/latent/latent_cuda.h"
+#include "ops/latent/latent_queries.cuh"
 
 enum {
     N_WARPS = LATENT_ATTEND_THREADS / 32,
     LINES = LATENT_KEY / 2, // of a page: pairs of dimensions
     PAGE_WORDS = LINES * PAGE_TOKENS,
     TILE_PAGES = LATENT_TILE / PAGE_TOKENS,
-    NOT_SEEN = 0x7fffffff, // the position of a query that is not there
 };
-#define INFINITY_F32 __int_as_float(0x7f800000)
-#define LOG2_E       1.44269504f
 
 struct query_room { // shared memory
     u32 q[LATENT_TILE][LINES];
@@ -45,28 +41,11 @@ struct query_room { // shared memory
 };
 STATIC_ASSERT(sizeof(struct query_room) == LATENT_SHARED_BYTES);
 
-struct query_run { // queries [first, end) of the tile, of one sequence; positions of the first row; keys
-                   // [from, to)
-    u32 first, end, slot, position, from, to, split;
-};
-
 struct query_sums { // of a warp's part
     f32 scores[4][4], row_max[2], row_sum[2];
     f32 sums[4][4][2][4]; // queries 16 i ..., dimensions 64 w + 16 j + 4 (lane % 4) ..., even and odd
 };
 
-static __device__ __forceinline__ f32 exp2_of(f32 x)
-{
-    f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-template <bool BF16> static __device__ __forceinline__ u32 two_numbers(f32 low, f32 high)
-{
-    __nv_bfloat162 b = __floats2bfloat162_rn(low, high);
-    __half2 h = __floats2half2_rn(low, high);
-    return BF16 ? *(u32 *)&b : *(u32 *)&h;
-}
 static __device__ __forceinline__ void load_matrix(u32 (&v)[4], const void *at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -100,23 +79,6 @@ static __device__ __forceinline__ u32 pair_place(u32 row, u32 i)
     return (i / 4 ^ (row & 7)) * 4 + i % 4;
 }
 
-// Of the tile. The last rows come first: they see most keys.
-static __device__ __forceinline__ u32 first_row(const struct latent_attend_params &p)
-{
-    return (gridDim.z - 1 - blockIdx.z) * p.tile_rows;
-}
-
-// Query i of the tile: its row in the step, and its head. What is not there has the row NOT_SEEN.
-static __device__ __forceinline__ u32 query_row(const struct latent_attend_params &p, u32 i)
-{
-    u32 row = first_row(p) + i / p.tile_heads, head = blockIdx.y * p.tile_heads + i % p.tile_heads;
-    return i < p.tile_rows * p.tile_heads && row < p.step->n_rows && head < p.args.n_heads ? row : NOT_SEEN;
-}
-static __device__ __forceinline__ u32 query_head(const struct latent_attend_params &p, u32 i)
-{
-    return blockIdx.y * p.tile_heads + i % p.tile_heads;
-}
-
 // Tiles of 16 queries that hold some.
 static __device__ __forceinline__ u32 n_query_tiles(const struct latent_attend_params &p)
 {
@@ -143,8 +105,7 @@ static __device__ __forceinline__ void load_queries(const struct latent_attend_p
                                                                  LATENT_KEY))[lane + 32 * k];
             most = fmaxf(most, fmaxf(fabsf(x[k].x), fabsf(x[k].y)));
         }
-        // a power of two not above it
-        u32 exponent = BF16 ? 127 : min(max(__float_as_uint(warp_max(most)) >> 23, 1u), 253u);
+        u32 exponent = BF16 ? 127 : power_below(warp_max(most));
         f32 divide = __uint_as_float((254 - exponent) << 23);
 #pragma unroll
         for (u32 k = 0; k < LINES / 32; k++)
@@ -452,27 +413,6 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
     share_totals(room, s);
     store_run(p, room, r, s);
     __syncthreads();
-}
-
-// Pages of a split of n keys.
-static __device__ __forceinline__ u32 split_pages(const struct latent_attend_params &p, u32 n)
-{
-    return ((n + PAGE_TOKENS - 1) / PAGE_TOKENS + p.n_splits - 1) / p.n_splits;
-}
-
-// The run that begins at query `first` of the tile, and this block's share of its keys.
-static __device__ __forceinline__ struct query_run run_at(const struct latent_attend_params &p, u32 first)
-{
-    u32 row = query_row(p, first), n_rows = 1, tile_end = min(first_row(p) + p.tile_rows, p.step->n_rows);
-    struct query_run r = { first, 0, step_slots(p.step)[row], step_positions(p.step)[row], 0, 0, blockIdx.x };
-
-    while (row + n_rows < tile_end && step_slots(p.step)[row + n_rows] == r.slot)
-        n_rows++;
-    r.end = first + n_rows * p.tile_heads;
-    u32 last = step_positions(p.step)[row + n_rows - 1] + 1, share = split_pages(p, last) * PAGE_TOKENS;
-    r.from = min(blockIdx.x * share, last);
-    r.to = min(r.from + share, last);
-    return r;
 }
 
 // grid: (splits, tiles of heads, tiles of rows)

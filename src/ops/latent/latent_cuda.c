@@ -3,7 +3,8 @@
 // latent_project: one row in fp32, more on tensor cores; under --invariant on tensor cores for any number of
 // rows. latent_attend: tiles of 64 queries where keys have 576 numbers and values 512, as in every
 // model known; else the plain kernel. Up to 64 rows each row has tiles of its own, whose keys are split over
-// the blocks that the device has room for. latent_few: up to 16 rows.
+// the blocks that the device has room for. latent_few: up to 16 rows. latent_hopper: pages of F16 and more
+// than 64 rows, but not under --invariant.
 #include "ops/latent/latent_cuda.h"
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
@@ -100,6 +101,13 @@ static void launch_plain(struct cuda_plan *p, const struct latent_attend_params 
                     params, sizeof *params);
 }
 
+static bool takes_hopper(const struct cuda_plan *p, const struct latent_attend_params *params)
+{
+    return p->tape.max_rows > ALONE_ROWS && !p->tape.invariant && params->n_splits == 1 &&
+           params->args.pages.k_format == KV_F16 && p->device.capability >= 90 &&
+           cuda_has_kernel(p, "latent_hopper");
+}
+
 static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *params)
 {
     static const char *const kernels[] = {
@@ -118,10 +126,11 @@ static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *param
     if (params->n_splits > 1)
         p->private_bytes = (u64)rows * a->n_heads * params->n_splits * (LATENT_VALUE + 2) * 4;
     params->partial = p->private_at;
-    cuda_launch_add(p, kernels[a->pages.k_format],
+    bool hopper = takes_hopper(p, params);
+    cuda_launch_add(p, hopper ? "latent_hopper" : kernels[a->pages.k_format],
                     (struct cuda_shape){ { params->n_splits, head_tiles, row_tiles },
-                                         LATENT_ATTEND_THREADS,
-                                         LATENT_SHARED_BYTES },
+                                         hopper ? LATENT_HOPPER_THREADS : LATENT_ATTEND_THREADS,
+                                         hopper ? LATENT_HOPPER_BYTES : LATENT_SHARED_BYTES },
                     params, sizeof *params);
     if (params->n_splits > 1)
         cuda_launch_add(p, "latent_merge",
