@@ -8,7 +8,8 @@
 //   of x        +------------------+          of x       |  16 by 16       |
 //                64 columns a step                       +-----------------+
 //                                                        256 columns a step: for few rows
-// Pipeline: none but the other block of the SM; the first step's weights are read before the wait. Both sides
+// Pipeline: the next step's x is on its way while a step is multiplied; the first step's weights are read
+// before the wait; else the other block of the SM. Both sides
 // become bf16 in shared memory, a step's columns at a time: fp16 would overflow in absorbed queries. The
 // order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "gemm/cuda/row_plain.cuh"
@@ -57,27 +58,33 @@ static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
     return *(u32 *)&v;
 }
 
-// Four columns of each of some rows a thread.
-template <u32 ROWS>
-static __device__ __forceinline__ void load_x(const struct latent_project_params &p,
-                                              struct project_tiles<ROWS> &t, struct project_place at, u32 k)
-{
-    const struct latent_project_args &a = p.args;
-    constexpr u32 fours = t.step / 4, each = THREADS / fours; // of a row; rows at a time
-    u32 width = a.n_cols + a.n_rotated, n = p.step->n_rows, c = threadIdx.x % fours * 4;
+// A thread's part of a step's x: four columns of each of some rows.
+template <u32 ROWS> struct project_x {
+    static constexpr u32 fours = project_tiles<ROWS>::step / 4,
+                         each = THREADS / fours; // of a row; rows at once
     float4 v[ROWS / each];
 
+    __device__ __forceinline__ void load(const struct latent_project_params &p, struct project_place at,
+                                         u32 k)
+    {
+        const struct latent_project_args &a = p.args;
+        u32 width = a.n_cols + a.n_rotated, n = p.step->n_rows, c = threadIdx.x % fours * 4;
 #pragma unroll
-    for (u32 i = 0; i < ROWS / each; i++) {
-        u32 row = at.first_row + i * each + threadIdx.x / fours;
-        const f32 *x = p.in + ((u64)row * a.n_heads + at.head) * width + k + c;
-        v[i] = row < n && k + c < a.n_cols ? latent_load_four(x, width % 4 == 0) : make_float4(0, 0, 0, 0);
+        for (u32 i = 0; i < ROWS / each; i++) {
+            u32 row = at.first_row + i * each + threadIdx.x / fours;
+            const f32 *x = p.in + ((u64)row * a.n_heads + at.head) * width + k + c;
+            v[i] =
+                row < n && k + c < a.n_cols ? latent_load_four(x, width % 4 == 0) : make_float4(0, 0, 0, 0);
+        }
     }
+    __device__ __forceinline__ void store(struct project_tiles<ROWS> &t) const
+    {
 #pragma unroll
-    for (u32 i = 0; i < ROWS / each; i++)
-        *(uint2 *)&t.x[i * each + threadIdx.x / fours][c] =
-            make_uint2(two_bf16(v[i].x, v[i].y), two_bf16(v[i].z, v[i].w));
-}
+        for (u32 i = 0; i < ROWS / each; i++)
+            *(uint2 *)&t.x[i * each + threadIdx.x / fours][threadIdx.x % fours * 4] =
+                make_uint2(two_bf16(v[i].x, v[i].y), two_bf16(v[i].z, v[i].w));
+    }
+};
 
 template <u32 F>
 static __device__ __forceinline__ void unpack_32(const struct latent_project_params &p, u32 row, u32 block,
@@ -207,11 +214,15 @@ template <u32 ROWS> static __device__ __forceinline__ void project_tile(const st
     }
     if (at.first_row >= p.step->n_rows)
         return;
+    struct project_x<ROWS> x;
+    x.load(p, at, 0);
     for (u32 k = 0; k < p.args.n_cols; k += t.step) {
         if (k > 0)
             load_w(p, t, at, k);
-        load_x(p, t, at, k);
+        x.store(t);
         __syncthreads();
+        if (k + t.step < p.args.n_cols)
+            x.load(p, at, k + t.step);
         if (sums.has_columns())
             multiply_step(t, sums);
         __syncthreads();
