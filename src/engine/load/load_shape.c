@@ -91,14 +91,6 @@ static bool on_cpu(const struct engine_loaded *l)
     return true;
 }
 
-static bool any_on_cuda(const struct engine_loaded *l)
-{
-    for (uint32_t i = 0; i < l->devices.n; i++)
-        if (strncmp(l->devices.at[i]->name, "cuda", 4) == 0)
-            return true;
-    return false;
-}
-
 bool load_is_exact(const struct engine_loaded *l, uint32_t device)
 {
     return l->options.exact || devices_is_plain(l->devices.at[device]);
@@ -123,9 +115,6 @@ static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv a
         return (enum kv_format)(asked - 1);
     if (all_exact(l))
         return KV_F32;
-    // CUDA kernels round absorbed queries to the pages' format; fp16 would overflow. Elsewhere they are fp32.
-    if (l->model.config.latent_dims && any_on_cuda(l))
-        return KV_BF16;
     return on_cpu(l) && (features & CPU_AVX512_BF16) ? KV_BF16 : KV_F16;
 }
 
