@@ -363,6 +363,19 @@ static __device__ __forceinline__ void weigh_warps(const struct attend_params &p
     room.total[h] = total;
 }
 
+// Number `dim` of head h of the tile, of n pages' warps.
+template <class S>
+static __device__ __forceinline__ f32 sum_of_warps(const struct few_room<S> &room, u32 n, u32 h, u32 dim)
+{
+    f32 sum = 0;
+
+#pragma unroll
+    for (u32 k = 0; k < S::slots; k++)
+        if (k < n)
+            sum = fmaf(room.sums[k][h][dim], room.weights[k][h], sum);
+    return sum;
+}
+
 // The warps' sums become the result, or a split's part of it.
 template <class S, bool SINKS>
 static __device__ __forceinline__ void combine_warps(const struct attend_params &p, const struct few_job &j,
@@ -375,11 +388,7 @@ static __device__ __forceinline__ void combine_warps(const struct attend_params 
 #pragma unroll 2
     for (u32 i = threadIdx.x; i < j.n_heads * S::value; i += S::threads) {
         u32 h = i / S::value, dim = i % S::value;
-        f32 sum = 0;
-#pragma unroll
-        for (u32 k = 0; k < S::slots; k++)
-            if (k < n)
-                sum = fmaf(room.sums[k][h][dim], room.weights[k][h], sum);
+        f32 sum = sum_of_warps<S>(room, n, h, dim);
         if (j.n_splits == 1)
             put_result<S>(p, j.head * S::value + i, sum);
         else

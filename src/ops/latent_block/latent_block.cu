@@ -350,12 +350,7 @@ static __device__ __forceinline__ void publish_split(const struct latent_block_p
 #pragma unroll 2
     for (u32 i = threadIdx.x; i < j.n_heads * S::value; i += S::threads) {
         u32 h = i / S::value, dim = i % S::value;
-        f32 sum = 0;
-#pragma unroll
-        for (u32 k = 0; k < S::slots; k++)
-            if (k < n)
-                sum = fmaf(room.sums[k][h][dim], room.weights[k][h], sum);
-        publish_number(part_words(p, split, j.head + h) + dim, sum);
+        publish_number(part_words(p, split, j.head + h) + dim, sum_of_warps<S>(room, n, h, dim));
     }
     if (j.n_splits > 1 && threadIdx.x < j.n_heads) {
         u32 *part = part_words(p, split, j.head + threadIdx.x) + LATENT_VALUE;
