@@ -75,13 +75,20 @@ static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
         rows[BLOCK_N_PRODUCTS] = { a->q_latent + LATENT_KEY, q->n_heads * (q->n_cols + q->n_rotated),
                                    q->n_heads * q->n_rows, n_values, a->n_cols },
         cols[BLOCK_N_PRODUCTS] = { a->n_cols, a->q_latent, q->n_cols, LATENT_VALUE, n_values }, at = 0;
+    static const u32 shifts[BLOCK_N_PRODUCTS] = { 5, 3, 1, 3, 5 };
     u32 attend = ATTEND_FEW_SHARED(LATENT_KEY, LATENT_VALUE, LATENT_FEW_PARTS, LATENT_FEW_THREADS);
 
     for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++) {
+        struct latent_rows *r = &b->rows[i];
         if (i == BLOCK_EXPAND)
             at = at > divide_up(attend, 128) * 128 ? at : divide_up(attend, 128) * 128;
-        b->rows[i].at = at;
-        at += deal(&b->rows[i], format, rows[i], cols[i], n_blocks);
+        r->at = at;
+        at += deal(r, format, rows[i], cols[i], n_blocks);
+        r->n_blocks = cols[i] / 32;
+        r->head_rows = i == BLOCK_ABSORB ? q->n_rows : i == BLOCK_EXPAND ? a->n_value : rows[i];
+        r->head_inverse = UINT32_MAX / r->head_rows + 1; // exact for rows below 2^16
+        r->head_words = i == BLOCK_ABSORB ? (q->n_cols + q->n_rotated) / 2 : 0;
+        r->shift = shifts[i];
     }
     b->row_at[0] = at;
     at += row_bytes(a->n_cols > n_values ? a->n_cols : n_values);
@@ -91,13 +98,14 @@ static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
     return at + BLOCK_STATE;
 }
 
-// Blocks' rows of a projection lie in BLOCK_HEADS heads at most.
+// Blocks' rows of a projection lie in BLOCK_HEADS heads at most, and head_inverse is exact.
 static bool heads_suit(const struct latent_block_params *b)
 {
     const struct latent_block_args *a = &b->args;
 
     return b->rows[BLOCK_ABSORB].most <= a->absorb.n_rows && b->rows[BLOCK_EXPAND].most <= a->n_value &&
-           b->rows[BLOCK_OUT].most <= BLOCK_THREADS / 32 && b->rows[BLOCK_DOWN].most <= BLOCK_THREADS / 32;
+           a->absorb.n_heads * (a->absorb.n_cols + a->absorb.n_rotated) <= 1 << 16 &&
+           a->absorb.n_heads * a->absorb.n_rows <= 1 << 16 && a->absorb.n_heads * a->n_value <= 1 << 16;
 }
 
 static void place_words(struct cuda_plan *p, struct latent_block_params *b)
@@ -105,13 +113,13 @@ static void place_words(struct cuda_plan *p, struct latent_block_params *b)
     const struct latent_project_args *q = &b->args.absorb;
     u64 at = p->counters_at;
 
-    b->first = at;
-    b->queries = b->first + (u64)(b->args.q_latent + LATENT_KEY) * 4;
-    b->absorbed = b->queries + (u64)q->n_heads * (q->n_cols + q->n_rotated) * 2;
-    b->parts = b->absorbed + (u64)q->n_heads * q->n_rows * 2;
-    b->n_words = (u32)((b->parts - b->first) / 4);
-    b->values = b->parts + (u64)BLOCK_SPLITS * q->n_heads * (LATENT_VALUE + 4) * 4;
-    b->arrived = b->values + (u64)q->n_heads * b->args.n_value * 2;
+    b->words[BLOCK_DOWN] = at;
+    b->words[BLOCK_UP] = at + (u64)(b->args.q_latent + LATENT_KEY) * 4;
+    b->words[BLOCK_ABSORB] = b->words[BLOCK_UP] + (u64)q->n_heads * (q->n_cols + q->n_rotated) * 2;
+    b->parts = b->words[BLOCK_ABSORB] + (u64)q->n_heads * q->n_rows * 2;
+    b->n_words = (u32)((b->parts - at) / 4);
+    b->words[BLOCK_EXPAND] = b->parts + (u64)BLOCK_SPLITS * q->n_heads * (LATENT_VALUE + 4) * 4;
+    b->arrived = b->words[BLOCK_EXPAND] + (u64)q->n_heads * b->args.n_value * 2;
     p->counters_bytes = b->arrived + 4 - at;
 }
 
@@ -119,19 +127,19 @@ static bool plan_block(struct cuda_plan *p, const struct latent_block_args *a)
 {
     const char *kernel = kernel_of(p, a);
     u32 n_blocks = p->device.n_sms;
-    struct latent_block_params b = { .attend = { .k_pages = cuda_at(p, LATENT_BLOCK_PAGES),
-                                                 .table = cuda_at(p, LATENT_BLOCK_TABLE),
-                                                 .args = { a->store.pages, a->absorb.n_heads, 0, a->scale,
-                                                           a->store.latent_dims } },
-                                     .in = cuda_at(p, LATENT_BLOCK_IN),
-                                     .norm = cuda_at(p, LATENT_BLOCK_NORM),
-                                     .q_norm = cuda_at(p, LATENT_BLOCK_Q_NORM),
-                                     .kv_norm = cuda_at(p, LATENT_BLOCK_KV_NORM),
-                                     .angles = cuda_at(p, LATENT_BLOCK_ANGLES),
-                                     .out = cuda_at(p, LATENT_BLOCK_OUT),
-                                     .kv_a = weight_layout_of(p, LATENT_BLOCK_KV_A),
-                                     .args = *a,
-                                     .tiles = divide_up(a->absorb.n_heads, ATTEND_FEW_HEADS) };
+    struct latent_block_params b = {
+        .attend = { .k_pages = cuda_at(p, LATENT_BLOCK_PAGES),
+                    .table = cuda_at(p, LATENT_BLOCK_TABLE),
+                    .args = { a->store.pages, a->absorb.n_heads, 0, a->scale, a->store.latent_dims } },
+        .in = cuda_at(p, LATENT_BLOCK_IN),
+        .norms = { cuda_at(p, LATENT_BLOCK_NORM), cuda_at(p, LATENT_BLOCK_Q_NORM) },
+        .kv_norm = cuda_at(p, LATENT_BLOCK_KV_NORM),
+        .angles = cuda_at(p, LATENT_BLOCK_ANGLES),
+        .out = cuda_at(p, LATENT_BLOCK_OUT),
+        .kv_a = weight_layout_of(p, LATENT_BLOCK_KV_A),
+        .args = *a,
+        .tiles = divide_up(a->absorb.n_heads, ATTEND_FEW_HEADS)
+    };
 
     if (!kernel || !shapes_suit(p, a))
         return false;
