@@ -68,58 +68,6 @@ static void cuda_release(struct device *d, struct buffer *b)
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
-// Threads that copy large writes to pinned memory: one thread is slower than PCIe (measured:
-// bench/results/2026-11-28-encoder.md).
-enum { COPIERS = 8, LEAST_SHARED_BYTES = 4 << 20 };
-
-struct staging_copy {
-    unsigned char *to;
-    const unsigned char *from;
-    uint64_t bytes;
-    uint32_t n_threads;
-};
-
-static void copy_share(void *arg, unsigned thread)
-{
-    const struct staging_copy *k = arg;
-    uint64_t from = k->bytes * thread / k->n_threads / 64 * 64,
-             to = thread + 1 < k->n_threads ? k->bytes * (thread + 1) / k->n_threads / 64 * 64 : k->bytes;
-
-    memcpy(k->to + from, k->from + from, to - from);
-}
-
-static void copy_to_staging(struct cuda *c, unsigned char *to, const void *from, uint64_t bytes)
-{
-    struct staging_copy k = { to, from, bytes, c->copiers ? thread_pool_size(c->copiers) : 1 };
-
-    if (c->copiers && bytes >= STAGING_PIECE)
-        thread_pool_run(c->copiers, copy_share, &k);
-    else
-        memcpy(to, from, bytes);
-}
-
-static void want_copiers(struct cuda *c, uint64_t bytes)
-{
-    uint32_t n = thread_count_available();
-
-    if (!c->copiers && bytes >= LEAST_SHARED_BYTES && n > 1)
-        c->copiers = thread_pool_create(n < COPIERS ? n : COPIERS);
-}
-
-// A piece goes through a ring of pinned memory; when it wraps around, it waits for the copies in flight.
-static bool write_piece(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
-{
-    if (c->staging_used + bytes > STAGING_BYTES) {
-        if (!cuda_check(c, c->cu->stream_wait(c->stream), "waiting", err))
-            return false;
-        c->staging_used = 0;
-    }
-    unsigned char *at = c->staging + c->staging_used;
-    copy_to_staging(c, at, from, bytes);
-    c->staging_used += (bytes + 63) / 64 * 64;
-    return cuda_check(c, c->cu->write(to, at, bytes, c->stream), "a copy to the device", err);
-}
-
 static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
                        struct err *err)
 {
@@ -129,15 +77,7 @@ static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, cons
     if (!use(c, err))
         return false;
     if (bytes <= STAGING_BYTES)
-        want_copiers(c, bytes);
-    for (uint64_t at = 0, n; bytes <= STAGING_BYTES && at < bytes;
-         at += n) { // one is copied while the next is written
-        n = bytes - at < STAGING_PIECE ? bytes - at : STAGING_PIECE;
-        if (!write_piece(c, to + at, (const unsigned char *)from + at, n, err))
-            return false;
-    }
-    if (bytes <= STAGING_BYTES)
-        return true;
+        return cuda_staging_write(c, to, from, bytes, err);
     return cuda_check(c, c->cu->write(to, from, bytes, c->stream), "a copy to the device", err) &&
            cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the device", err);
 }

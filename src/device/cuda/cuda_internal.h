@@ -5,7 +5,7 @@
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
 
-enum { STAGING_BYTES = 16 << 20, STAGING_PIECE = 1 << 20, STATIC_SHARED_BYTES = 2048 };
+enum { STAGING_BYTES = 16 << 20, STATIC_SHARED_BYTES = 2048 };
 
 // For copies beside what is played; what it consists of is made when it is first used.
 struct cuda_beside {
@@ -51,6 +51,9 @@ struct cuda_tape {
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
+
+// staging.c: at most STAGING_BYTES; they may change on return.
+bool cuda_staging_write(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err);
 
 // bring.c: entries of struct device_queue
 bool cuda_bring(struct device *d, const struct device_piece *pieces, uint32_t n, struct err *err);
