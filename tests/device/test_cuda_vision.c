@@ -34,6 +34,54 @@ static void kernels_of_a_tower(void **state)
     }
 }
 
+// Patches of eights of pixels and of others, as rows of fp32 and packed for the product behind them; in the
+// last rows of a tile there are none.
+static void record_patches(struct side *s, const struct op_shape *c)
+{
+    struct tensor out = side_tensor(s, 3 * c->n_cols * c->n_cols, ROWS_STEP),
+                  packed = tape_tensor(s->tape, 3 * c->n_cols * c->n_cols, ROWS_STEP);
+    struct patches patches = { .out = out,
+                               .pixels = side_buffer(s, 4ull * c->n_out * c->n_out * 3),
+                               .table = side_vector(s, 3 * 256),
+                               .side = c->n_out,
+                               .patch = c->n_cols };
+
+    op_patches(s->tape, patches);
+    patches.out = packed;
+    op_patches(s->tape, patches);
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, 256, ROWS_STEP),
+                                        .in = packed,
+                                        .w = side_weight(s, QUANT_BF16, 256, packed.n_cols) });
+}
+
+static void patches_of_every_size(void **state)
+{
+    static const struct op_shape shapes[] = {
+        // n_out: pixels of a tile, in both directions
+        { .n_cols = 16, .n_out = 96, .rows = 144, .most_rows = 144 },
+        { .n_cols = 16, .n_out = 104, .rows = 131, .most_rows = 144 },
+        { .n_cols = 8, .n_out = 48, .rows = 100, .most_rows = 100 },
+        { .n_cols = 32, .n_out = 168, .rows = 36, .most_rows = 72 },
+        { .n_cols = 16, .n_out = 97, .rows = 140, .most_rows = 144 },
+        { .n_cols = 14, .n_out = 75, .rows = 77, .most_rows = 144 },
+        { .n_cols = 12, .n_out = 80, .rows = 141, .most_rows = 144 },
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct op_shape c = shapes[i];
+        struct sides s;
+        c.limit = 5e-5;
+        sides_open(&s, gpu, &c, record_patches);
+        fill_tiles(&s.plain, c.rows);
+        fill_tiles(&s.fast, c.rows);
+        sides_compare(&s, "patches", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
 static const uint32_t slots[][MOST_SLOTS] = {
     { 1 }, { 64 }, { 300, 1, 64, 129, 200 }, { 127, 2, 127 }, { 1024, 1024 }
 };
@@ -236,6 +284,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_writes_arrive_whole),
         cmocka_unit_test(kernels_of_a_tower),
+        cmocka_unit_test(patches_of_every_size),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),
         cmocka_unit_test(kernels_of_an_encoder_of_texts),

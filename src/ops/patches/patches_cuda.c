@@ -1,4 +1,5 @@
-// patches_cuda.c - the operation's launch: a block for each row.
+// patches_cuda.c - the operation's launch: a warp for each row.
+#include "base/divide.h"
 #include "gemm/cuda/gemm_params.h"
 #include "ops/cuda_table.h"
 #include "ops/patches/patches_cuda.h"
@@ -11,6 +12,9 @@ void cuda_plan_patches(struct cuda_plan *p)
                                      .packed_out = gemm_packed_out(p, PATCHES_OUT),
                                      .args = *(const struct patches_args *)p->command->args };
 
-    cuda_launch_add(p, "patches", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 256, 0 }, &params,
-                    sizeof params);
+    u32 blocks = divide_up(p->tape.max_rows, PATCHES_THREADS / 32);
+    bool eights = params.args.patch % 8 == 0 && params.args.side % 8 == 0;
+
+    cuda_launch_add(p, eights ? "patches_eight" : "patches",
+                    (struct cuda_shape){ { blocks, 1, 1 }, PATCHES_THREADS, 0 }, &params, sizeof params);
 }

@@ -1,4 +1,4 @@
-// patches_cuda.h - the arguments of the CUDA kernel.
+// patches_cuda.h - the arguments of the CUDA kernels.
 #pragma once
 #include "gemm/cuda/packing.h"
 #include "ops/patches/patches.h"
@@ -11,3 +11,4 @@ struct patches_params {
     struct packed_out packed_out;
     struct patches_args args;
 };
+enum { PATCHES_THREADS = 256 };
