@@ -76,8 +76,9 @@ static void fuse_result(struct tape *t, uint32_t from, uint32_t out, const struc
     const struct tape_tensor_plan *old = &t->tensors[tensor - 1];
     bool drops = readers->rows != FUSE_ROWS_TOO && !readers->plain && !old->bound && old->first == from &&
                  old->last == last;
+    enum tensor_rows kind = old->rows;
     struct tensor packed =
-        readers->rows == FUSE_NO_ROWS && !drops ? (struct tensor){ 0 } : tape_tensor(t, n_cols, ROWS_STEP);
+        readers->rows == FUSE_NO_ROWS && !drops ? (struct tensor){ 0 } : tape_tensor(t, n_cols, kind);
 
     if (packed.id == 0)
         return; // or tape_seal reports the error
@@ -85,7 +86,8 @@ static void fuse_result(struct tape *t, uint32_t from, uint32_t out, const struc
     struct operand operand = {
         .tensor = packed.id, .type = OPERAND_PACKED, .packing = readers->packing, .norm = readers->norm
     };
-    operand.bytes = plan->bytes = readers->packing->bytes(t->limits.max_rows, n_cols, readers->norm != NULL);
+    operand.bytes = plan->bytes = readers->packing->bytes(
+        kind == ROWS_STEP ? t->limits.max_rows : t->limits.max_outputs, n_cols, readers->norm != NULL);
     plan->first = from;
     plan->last = last;
     for (uint32_t i = 0; i < readers->n; i++) {
@@ -111,7 +113,7 @@ static void fuse_command(struct tape *t, uint32_t at)
     for (const struct tape_fusion *r = t->device->fusions; r && r->packing; r++) {
         uint32_t tensor = r->from == t->commands[at].op ? t->commands[at].operands[r->out].tensor : 0;
         if (tensor == 0 || done >> r->out & 1 || t->commands[at].border ||
-            t->tensors[tensor - 1].rows != ROWS_STEP)
+            t->tensors[tensor - 1].rows != (r->rows == FUSE_OUTPUTS_IF_READ ? ROWS_OUTPUT : ROWS_STEP))
             continue;
         struct fuse_readers readers = find_readers(t, at, tensor);
         if (readers.n)

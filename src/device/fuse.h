@@ -22,8 +22,9 @@ struct tape_packing {
 };
 
 // What becomes of the fp32 rows beside the packed ones: they are written too; they are left out where all
-// readers take them packed; or the writer has one form, and is fused only where all readers take that.
-enum fuse_rows { FUSE_ROWS_TOO, FUSE_ROWS_IF_READ, FUSE_NO_ROWS };
+// readers take them packed; or the writer has one form, and is fused only where all readers take that. The
+// last is the second for a result with the step's outputs for rows.
+enum fuse_rows { FUSE_ROWS_TOO, FUSE_ROWS_IF_READ, FUSE_NO_ROWS, FUSE_OUTPUTS_IF_READ };
 
 // Where operand `out` of operation `from` is operand `in` of operation `to`, the first may write it packed
 // too, once for all its readers that want the same form. A device's rules end with a packing of NULL.

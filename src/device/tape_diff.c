@@ -161,15 +161,14 @@ static bool compare_packed(const struct comparison *c, uint32_t index, const str
 {
     const struct command *command = &c->b->commands[index];
     struct packed_copy p;
-    const struct operand *rows = &command->operands[packed->rows];
-    if (!rows->buffer)
-        rows = &c->a->commands[index].operands[packed->rows];
+    const struct operand *a = &c->a->commands[index].operands[packed->rows],
+                         *b = &command->operands[packed->rows], *rows = b->buffer ? b : a;
     unsigned char *made = mem_alloc(packed->bytes);
     float *unpacked = mem_alloc(rows->bytes);
     bool ok = packed_open(&p, packed, rows, err) &&
               (made && unpacked ? buffer_read(packed->buffer, packed->offset, made, packed->bytes, err)
                                 : err_memory(err, "a copy of packed rows"));
-    double error = ok ? packed_error(&p, made, unpacked, c->step->n_rows) : 0;
+    double error = ok ? packed_error(&p, made, unpacked, tape_operand_rows(c->a, a, c->step)) : 0;
     if (error > d->error) {
         d->error = error;
         d->operand = (uint32_t)(packed - command->operands);

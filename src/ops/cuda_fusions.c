@@ -4,9 +4,10 @@
 // attend, delta_step and gate_up write what the matmul behind them reads; a matmul of few rows writes for the
 // product behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed
 // too; where ranks' sums lie between the two, the all-reduce does. In an encoder layernorm writes for the
-// products behind it, these for attention, and that and the activated product for the product behind each:
-// nothing but the residual stream goes through memory as fp32. Whether a pair is fused depends on the kernels
-// of both: the reader must read one form alone, and the writer's kernel must have an epilogue for it.
+// products behind it, these for attention, and that and the activated product for the product behind each, as
+// patches and shuffle do: nothing but the residual stream goes through memory as fp32. Whether a pair is
+// fused depends on the kernels of both: the reader must read one form alone, and the writer's kernel must
+// have an epilogue for it.
 #include "ops/all_reduce/all_reduce_packed.h"
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
@@ -18,6 +19,7 @@
 #include "ops/ops.h"
 #include "ops/patches/patches.h"
 #include "ops/qkv/qkv.h"
+#include "ops/shuffle/shuffle.h"
 
 // What the command multiplies, if it is one product: gate and up in unlike formats are two.
 static bool product_of(const struct cuda_plan *p, struct gemm_plan *product)
@@ -70,6 +72,8 @@ static bool is_written(const struct cuda_plan *p, const struct tape_packing *pac
         return packing == &gemm_packing_bf16;
     case OP_layernorm:
         return layernorm_packs(p) && packing == &gemm_packing_bf16;
+    case OP_shuffle:
+        return shuffle_packs(p) && packing == &gemm_packing_bf16;
     default:
         return product_of(p, &product) && gemm_packing_written(p, &product, packing);
     }
@@ -108,5 +112,6 @@ const struct tape_fusion cuda_fusions[] = {
     { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_V, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_attend_all, ATTEND_ALL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
     { OP_matmul_activated, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_ROWS_IF_READ },
+    { OP_shuffle, SHUFFLE_OUT, OP_matmul, MATMUL_IN, 0, packing_of, FUSE_OUTPUTS_IF_READ },
     { 0 },
 };

@@ -20,6 +20,7 @@ bool delta_step_packs(const struct cuda_plan *p); // so can this
 // Does attention over all rows read and write packed rows? Can layernorm write them?
 bool attend_all_packs(const struct cuda_plan *p);
 bool layernorm_packs(const struct cuda_plan *p);
+bool shuffle_packs(const struct cuda_plan *p);
 
 // What adapters add to a command's products; operand: the first of theirs.
 struct gemm_adapters lora_adapters(const struct cuda_plan *p, u32 operand, const struct adapted_args *args);

@@ -3,6 +3,7 @@
 // no GPU.
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
 #include "device/cuda_sides.h"
+#include "device/fuse.h"
 #include "models/golden_embed.h"
 #include "models/golden_pictures.h"
 #include "ops/vision_sides.h"
@@ -78,6 +79,45 @@ static void patches_of_every_size(void **state)
         fill_tiles(&s.fast, c.rows);
         sides_compare(&s, "patches", &c);
         check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
+// Squares that are handed on packed to the product behind them, or in columns that are not.
+static void record_connector(struct side *s, const struct op_shape *c)
+{
+    uint32_t n = c->n_cols * SQUARE * SQUARE;
+    struct tensor squares = tape_tensor(s->tape, n, ROWS_OUTPUT);
+
+    op_shuffle(s->tape, (struct shuffle){ .out = squares,
+                                          .in = side_tensor(s, c->n_cols, ROWS_STEP),
+                                          .side = SQUARE,
+                                          .n_across = ACROSS });
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, 256, ROWS_OUTPUT),
+                                        .in = squares,
+                                        .w = side_weight(s, QUANT_BF16, 256, n) });
+}
+
+static void connectors_of_every_size(void **state)
+{
+    static const uint32_t columns[] = { 128, 192, 32, 1152, 48 }, rows[][2] = { { 144, 144 }, { 71, 144 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 2 * sizeof columns / sizeof *columns; i++) {
+        struct op_shape c = { .n_cols = columns[i / 2],
+                              .rows = rows[i % 2][0],
+                              .most_rows = rows[i % 2][1],
+                              .decode = 36, // outputs
+                              .limit = 5e-5 };
+        struct sides s;
+        sides_open(&s, gpu, &c, record_connector);
+        fill_tiles(&s.plain, c.rows);
+        fill_tiles(&s.fast, c.rows);
+        sides_compare(&s, "connector", &c);
+        check_graph(&s.fast);
+        assert_int_equal(fuse_packed(tape_command(s.fast.tape, 0), true) != NULL,
+                         c.n_cols * SQUARE * SQUARE % 128 == 0);
         sides_close(&s);
     }
 }
@@ -285,6 +325,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(large_writes_arrive_whole),
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(patches_of_every_size),
+        cmocka_unit_test(connectors_of_every_size),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),
         cmocka_unit_test(kernels_of_an_encoder_of_texts),

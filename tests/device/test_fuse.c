@@ -10,6 +10,7 @@
 #include "ops/gate_up/gate_up.h"
 #include "ops/layernorm/layernorm.h"
 #include "ops/op_harness.h"
+#include "ops/shuffle/shuffle.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 
@@ -364,6 +365,36 @@ static struct tape *plan_layer(struct cuda *cuda, struct tape_limits limits, str
     return t;
 }
 
+// The squares of 17 tiles go to the product behind them as rows of bf16 alone.
+static void a_connector_is_two_launches(void **state)
+{
+    static struct buffer stream = { .bytes = 1 << 30 };
+    struct cuda cuda = fake_hopper();
+    struct weight weight;
+    struct err err = { 0 };
+
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        struct tape_limits limits = { .max_rows = 17 * 1024, .max_outputs = 17 * 64, .exact = exact };
+        struct tape *t = tape_create(&cuda.device, limits);
+        struct tensor in = tape_tensor_bound(t, LAYER_COLUMNS, ROWS_STEP, &stream),
+                      squares = tape_tensor(t, 16 * LAYER_COLUMNS, ROWS_OUTPUT),
+                      out = tape_tensor_bound(t, 576, ROWS_OUTPUT, &stream);
+        op_shuffle(t, (struct shuffle){ .out = squares, .in = in, .side = 4, .n_across = 32 });
+        op_matmul(t, (struct matmul){ .out = out,
+                                      .in = squares,
+                                      .w = fake_weight(&cuda, &weight, 576, 16 * LAYER_COLUMNS) });
+        assert_ok(tape_seal(t, &err), &err);
+        const struct operand *handed = fuse_packed(&t->commands[0], true);
+        assert_true((handed ? handed->packing : NULL) == (exact ? NULL : &gemm_packing_bf16));
+        assert_true(!handed || handed->bytes == gemm_packing_bf16.bytes(17 * 64, 16 * LAYER_COLUMNS, false));
+        assert_true(!handed == !!t->commands[0].operands[SHUFFLE_OUT].buffer);
+        assert_true(exact || ((struct cuda_tape *)t->native)->plan.n_launches == 2);
+        tape_destroy(t);
+        give_memory(&cuda.device, &weight.buffer);
+    }
+}
+
 // One launch a command, and others for the rows that whole waves of tiles leave; between them go rows of
 // bf16, and nothing else but the residual stream is written.
 static void an_encoders_layer_is_few_launches(void **state)
@@ -464,6 +495,7 @@ int main(void)
         cmocka_unit_test(seal_decides_trace_prints_and_diff_judges),
         cmocka_unit_test(cuda_hands_on_what_the_next_kernel_reads),
         cmocka_unit_test(an_encoders_layer_is_few_launches),
+        cmocka_unit_test(a_connector_is_two_launches),
         cmocka_unit_test(products_of_normed_rows_are_launches_of_some_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

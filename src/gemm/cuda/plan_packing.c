@@ -49,7 +49,9 @@ const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const st
     const struct gemm_params *params = &product->params;
     u32 forms = forms_of(p, product);
 
-    if (params->rows != ROWS_STEP || (params->norm && gemm_max_rows(p, params) > 8))
+    if (params->norm && gemm_max_rows(p, params) > 8)
+        return NULL;
+    if (params->rows != ROWS_STEP && forms != 1 << PACKING_BF16)
         return NULL;
     if (forms == 1 << PACKING_MMA && params->n_cols % 128 == 0 && !gemm_wants_vendor(p, product) &&
         reads_hopper_tiles(p, product))

@@ -6,6 +6,7 @@
 //
 // No pipeline, no shared memory, no epilogue.
 #include "device/cuda/kernel.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
 #include "ops/shuffle/shuffle_cuda.h"
 
 extern "C" __global__ void __launch_bounds__(128) shuffle(const __grid_constant__ struct shuffle_params p)
@@ -17,7 +18,13 @@ extern "C" __global__ void __launch_bounds__(128) shuffle(const __grid_constant_
         return;
     u32 row = step_outputs(p.step)[o] + part / p.args.side * p.args.n_across + part % p.args.side;
     const f32 *in = p.in + (u64)row * n;
-    f32 *out = p.out + ((u64)o * p.args.side * p.args.side + part) * n;
-    for (u32 c = threadIdx.x; c < n; c += blockDim.x)
-        out[c] = in[c];
+    u64 first = ((u64)o * p.args.side * p.args.side + part) * n;
+    for (u32 c = threadIdx.x; p.out && c < n; c += blockDim.x)
+        p.out[first + c] = in[c];
+    for (u32 c = 4 * threadIdx.x; p.packed_out.at && c < n; c += 4 * blockDim.x) {
+        float4 v = *(const float4 *)(in + c);
+        __nv_bfloat162 *packed = (__nv_bfloat162 *)packed_place(p.packed_out, o, part * n + c);
+        packed[0] = __floats2bfloat162_rn(v.x, v.y);
+        packed[1] = __floats2bfloat162_rn(v.z, v.w);
+    }
 }
