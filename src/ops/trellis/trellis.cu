@@ -28,7 +28,7 @@
 // bits from the kernels for 8 and 16 rows.
 #include <type_traits>
 #include "device/cuda/tile.cuh"
-#include "ops/trellis/trellis_decode.cuh"
+#include "ops/trellis/trellis_rows.cuh"
 
 // 128 columns of a row, turned by a warp, to a record (trellis_cuda.h).
 template <bool BYTES, u32 ROWS> struct trellis_record {
@@ -40,18 +40,8 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
     static __device__ __forceinline__ void turn(const struct trellis_params &p, const u16 *suh, u32 *record,
                                                 u32 block, u32 first_row, u32 row)
     {
-        u32 lane = threadIdx.x & 31, first = block * EXL3_BLOCK + 4 * lane;
-        const f32 *in = p.in + (u64)(first_row + row) * p.n_cols + first;
-        f32 v[4], most = 0, sum = 0;
-
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            v[i] = first + i < p.n_cols ? __fmul_rn(__ldcg(in + i), half_at(suh, first + i)) : 0;
-        turn_128(v);
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            most = fmaxf(most, fabsf(v[i]));
-        most = warp_max(most);
+        u32 lane = threadIdx.x & 31;
+        f32 v[4], most = trellis_turned(p, suh, block, first_row + row, v), sum = 0;
         f32 scale = BYTES ? most / 127 : most, back = most > 0 ? 1 / scale : 0;
         // columns 4 l to 4 l + 3: two pairs of 2 t and 2 t + 1, or of those behind 8
         u32 owner = (lane / 16 * EIGHTS + row / 8) * LANES + row % 8 * 4 + lane / 4 % 4,
@@ -112,15 +102,6 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         ring = shared + TRELLIS_SHARERS * ROWS * EXL3_BLOCK + warp * DEPTH * STAGE_WORDS;
     }
 
-    // The matrix of a block of outputs, whose place in it the block then is.
-    __device__ __forceinline__ const struct trellis_matrix *matrix_of(u32 &block) const
-    {
-        const struct trellis_matrix *of = p.matrices;
-        for (; block >= of->n_out / EXL3_BLOCK; of++)
-            block -= of->n_out / EXL3_BLOCK;
-        return of;
-    }
-
     // Quads [first, end) are this warp's.
     __device__ __forceinline__ u32 first_quad() const
     {
@@ -134,7 +115,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ void begin_fetching(u32 block)
     {
         u32 tile = (first_block * 2 + first_quad()) * 4 + lane / 8;
-        const struct trellis_matrix *of = matrix_of(block);
+        const struct trellis_matrix *of = trellis_matrix_of(p, block);
         source = (const u32 *)of->codes +
                  ((u64)tile * (of->n_out / EXL3_TILE) + block * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) *
                      8 * BITS +
@@ -183,7 +164,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ void prepare()
     {
         u32 block = blockIdx.x;
-        const struct trellis_matrix *of = matrix_of(block);
+        const struct trellis_matrix *of = trellis_matrix_of(p, block);
         if (ROWS == 1 && threadIdx.x < 2 * n_blocks)
             bring_near(of->suh + first_block * EXL3_BLOCK + threadIdx.x * 64);
         else if (threadIdx.x - 2 * n_blocks < 2)
@@ -391,20 +372,11 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ void finish()
     {
         for (u32 row = warp; row < n_rows; row += TRELLIS_WARPS) {
-            u32 first = block_out * EXL3_BLOCK + 4 * lane;
             f32 v[4];
 #pragma unroll
             for (u32 i = 0; i < 4; i++)
                 v[i] = all[row][4 * lane + i];
-            turn_128(v);
-#pragma unroll
-            for (u32 i = 0; i < 4; i++)
-                if (first + i < m->n_rows) {
-                    u64 at = (u64)(first_row + row) * m->n_rows + first + i;
-                    f32 sum = __fmul_rn(v[i], half_at(m->svh, first + i));
-                    sum += m->bias ? m->bias[first + i] : 0;
-                    m->out[at] = m->add ? sum + m->add[at] : sum;
-                }
+            trellis_write(m, block_out, first_row + row, v);
         }
     }
 
@@ -420,7 +392,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         const struct trellis_matrix *turned = nullptr;
         for (column = blockIdx.x; column < p.blocks_out; column += gridDim.x) {
             block_out = column;
-            m = matrix_of(block_out);
+            m = trellis_matrix_of(p, block_out);
             if (m != turned) {
                 take_rows();
                 turned = m;
@@ -459,21 +431,12 @@ static __device__ __forceinline__ void trellis_turn(const struct trellis_params 
         struct trellis_kernel<bits, bytes, rows> k(p, (u32 *)trellis_shared);             \
         k.run();                                                                          \
     }
-#define TRELLIS_BITS(name, bytes, rows)  \
-    TRELLIS_KERNEL(1, name, bytes, rows) \
-    TRELLIS_KERNEL(2, name, bytes, rows) \
-    TRELLIS_KERNEL(3, name, bytes, rows) \
-    TRELLIS_KERNEL(4, name, bytes, rows) \
-    TRELLIS_KERNEL(5, name, bytes, rows) \
-    TRELLIS_KERNEL(6, name, bytes, rows) \
-    TRELLIS_KERNEL(7, name, bytes, rows) \
-    TRELLIS_KERNEL(8, name, bytes, rows)
-TRELLIS_BITS(halves, false, 1)
-TRELLIS_BITS(halves, false, 8)
-TRELLIS_BITS(halves, false, 16)
-TRELLIS_BITS(bytes, true, 1)
-TRELLIS_BITS(bytes, true, 8)
-TRELLIS_BITS(bytes, true, 16)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, halves, false, 1)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, halves, false, 8)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, halves, false, 16)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, bytes, true, 1)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, bytes, true, 8)
+TRELLIS_EACH_WIDTH(TRELLIS_KERNEL, bytes, true, 16)
 
 // Several rows of a group and block of columns, a warp a row; grid: (blocks of columns, matrices, groups).
 #define TRELLIS_TURN(name, bytes, most)                                               \

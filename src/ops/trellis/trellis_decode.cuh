@@ -14,6 +14,17 @@
 
 extern __shared__ uint4 trellis_shared[];
 
+// KERNEL(bits, ...) for each width of codes.
+#define TRELLIS_EACH_WIDTH(KERNEL, ...) \
+    KERNEL(1, __VA_ARGS__)              \
+    KERNEL(2, __VA_ARGS__)              \
+    KERNEL(3, __VA_ARGS__)              \
+    KERNEL(4, __VA_ARGS__)              \
+    KERNEL(5, __VA_ARGS__)              \
+    KERNEL(6, __VA_ARGS__)              \
+    KERNEL(7, __VA_ARGS__)              \
+    KERNEL(8, __VA_ARGS__)
+
 #ifndef CUDA_EMULATED
 // d += a b, of halves: [16, 16] times [16, 8].
 static __device__ __forceinline__ void mma_f16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
@@ -158,6 +169,12 @@ static __device__ __forceinline__ void turn_128(f32 (&v)[4])
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         v[i] *= 0.08838834764831845f;
+}
+// The same; gives the largest magnitude.
+static __device__ __forceinline__ f32 turn_128_most(f32 (&v)[4])
+{
+    turn_128(v);
+    return warp_max(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))));
 }
 static __device__ __forceinline__ f32 half_at(const u16 *halves, u32 i)
 {

@@ -220,21 +220,12 @@ static __device__ __forceinline__ void multiply_experts(const struct trellis_exp
     {                                                                                             \
         multiply_experts<bits, codebook, eights>(p);                                              \
     }
-#define EXPERTS_BITS(name, codebook, eights)  \
-    EXPERTS_KERNEL(1, name, codebook, eights) \
-    EXPERTS_KERNEL(2, name, codebook, eights) \
-    EXPERTS_KERNEL(3, name, codebook, eights) \
-    EXPERTS_KERNEL(4, name, codebook, eights) \
-    EXPERTS_KERNEL(5, name, codebook, eights) \
-    EXPERTS_KERNEL(6, name, codebook, eights) \
-    EXPERTS_KERNEL(7, name, codebook, eights) \
-    EXPERTS_KERNEL(8, name, codebook, eights)
-EXPERTS_BITS(3inst, EXL3_3INST, 1)
-EXPERTS_BITS(mcg, EXL3_MCG, 1)
-EXPERTS_BITS(mul1, EXL3_MUL1, 1)
-EXPERTS_BITS(3inst, EXL3_3INST, 2)
-EXPERTS_BITS(mcg, EXL3_MCG, 2)
-EXPERTS_BITS(mul1, EXL3_MUL1, 2)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, 3inst, EXL3_3INST, 1)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, mcg, EXL3_MCG, 1)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, mul1, EXL3_MUL1, 1)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, 3inst, EXL3_3INST, 2)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, mcg, EXL3_MCG, 2)
+TRELLIS_EACH_WIDTH(EXPERTS_KERNEL, mul1, EXL3_MUL1, 2)
 
 // The same in fp32, entry by entry: a warp takes 16 outputs, all columns. For checks alone.
 //

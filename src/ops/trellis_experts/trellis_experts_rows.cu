@@ -6,9 +6,7 @@
 //   trellis_experts_sum     down's sums transformed back, and a row's slots added
 //
 // Bound by memory; no pipelines and no tiles.
-#include "ops/experts/experts_gated.cuh"
-#include "ops/trellis/trellis_decode.cuh"
-#include "ops/trellis_experts/trellis_experts_cuda.h"
+#include "ops/trellis_experts/trellis_experts_rows.cuh"
 
 // No scale is smaller: the products divide by scales.
 #define LEAST_SCALE 1e-20f
@@ -17,22 +15,6 @@
 static __device__ __forceinline__ u32 warp_place()
 {
     return blockIdx.x * TRELLIS_EXPERTS_WARPS + threadIdx.x / 32;
-}
-
-static __device__ __forceinline__ u32 expert_of(const struct trellis_experts_params &p, u32 entry)
-{
-    return (u32)p.ids[entry];
-}
-
-// Factors of an expert's matrix: suh, and behind it svh.
-static __device__ __forceinline__ const u16 *factors_of(const struct trellis_experts_params &p, u32 stack,
-                                                        u32 expert)
-{
-    u32 n_in = stack == TRELLIS_DOWN ? p.n_hidden : p.n_in,
-        n_out = stack == TRELLIS_DOWN ? p.n_in : p.n_hidden;
-    u64 codes = exl3_codes_bytes(n_in, n_out, p.bits[stack]);
-
-    return (const u16 *)(p.stacks[stack] + expert * exl3_bytes(n_in, n_out, p.bits[stack]) + codes);
 }
 
 // 128 numbers, transformed, to block `block` of a row.
@@ -83,49 +65,17 @@ extern "C" __global__ void __launch_bounds__(TRELLIS_EXPERTS_WARPS * 32)
     store_row(p, v, p.of_up, p.up_scales, row, block, p.n_in);
 }
 
-// 128 outputs of a row of the product before.
-static __device__ __forceinline__ void take_sums(const struct trellis_experts_params &p, u64 row, u32 n_out,
-                                                 u32 first, f32 (&v)[4])
-{
-    const f32 *from = p.partial + row * n_out + first;
-
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        v[i] = 0;
-#pragma unroll 4
-    for (u32 s = 0; s < p.n_splits; s++, from += p.split_stride) {
-        float4 four = __ldcg((const float4 *)from);
-        v[0] += four.x;
-        v[1] += four.y;
-        v[2] += four.z;
-        v[3] += four.w;
-    }
-    turn_128(v);
-}
-
 extern "C" __global__ void __launch_bounds__(TRELLIS_EXPERTS_WARPS * 32)
     trellis_experts_hidden(const __grid_constant__ struct trellis_experts_params p)
 {
-    u32 blocks = p.n_hidden / EXL3_BLOCK, block = warp_place() % blocks, entry = warp_place() / blocks,
-        first = block * EXL3_BLOCK + (threadIdx.x & 31) * 4;
-    f32 gate[4], up[4];
+    u32 blocks = p.n_hidden / EXL3_BLOCK, block = warp_place() % blocks, entry = warp_place() / blocks;
+    f32 v[4];
 
     wait_for_inputs();
     if (entry >= p.step->n_rows * p.n_slots)
         return;
-    u32 expert = expert_of(p, entry);
-    const u16 *gate_svh = factors_of(p, TRELLIS_GATE, expert) + p.n_in,
-              *up_svh = factors_of(p, TRELLIS_UP, expert) + p.n_in,
-              *suh = factors_of(p, TRELLIS_DOWN, expert);
-    take_sums(p, (u64)entry * 2, p.n_hidden, first, gate);
-    take_sums(p, (u64)entry * 2 + 1, p.n_hidden, first, up);
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        gate[i] = first + i < p.n_ffn ? experts_gated(p.activation, 0, gate[i] * half_at(gate_svh, first + i),
-                                                      up[i] * half_at(up_svh, first + i)) *
-                                            half_at(suh, first + i)
-                                      : 0;
-    store_row(p, gate, p.of_down, p.down_scales, entry, block, p.n_hidden);
+    take_hidden(p, entry, block, v);
+    store_row(p, v, p.of_down, p.down_scales, entry, block, p.n_hidden);
 }
 
 // A block takes 128 columns of a row, its warps the slots in turn.
@@ -144,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(TRELLIS_EXPERTS_WARPS * 32)
         u32 entry = row * p.n_slots + s;
         const u16 *svh = factors_of(p, TRELLIS_DOWN, expert_of(p, entry)) + p.n_hidden + first;
         f32 v[4], weight = weights[s];
-        take_sums(p, entry, p.n_in, first + 4 * lane, v);
+        take_sums(p.partial + (u64)entry * p.n_in + first + 4 * lane, p.n_splits, p.split_stride, v);
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
             parts[s][4 * lane + i] = weight * (v[i] * half_at(svh, 4 * lane + i));
