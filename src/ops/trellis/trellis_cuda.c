@@ -1,5 +1,6 @@
 // trellis_cuda.c - the operation's launches.
 //
+// One row of the codebook MUL1 on Hopper: trellis_hopper.cu.
 // Up to FEW_ROWS rows, and wherever a row must have the same bits in any step: trellis.cu, where its shared
 // memory fits. More rows, and exact products: trellis_expand.cu writes rows of the matrix into private
 // memory, as many as CHUNK_BYTES hold, and an ordinary product multiplies them.
@@ -79,6 +80,68 @@ static void split_columns(const struct cuda_plan *p, u32 groups, struct trellis_
     }
 }
 
+// One row of MUL1 on Hopper: trellis_hopper.cu. With 2, 4 or 8 splits these are a cluster.
+static u32 cluster_of(u32 n_splits)
+{
+    return n_splits == 2 || n_splits == 4 || n_splits == 8 ? n_splits : 1;
+}
+static void name_of_row(const struct cuda_plan *p, u32 cluster, char name[32])
+{
+    static const char *const clusters[] = { [1] = "", [2] = "_2", [4] = "_4", [8] = "_8" };
+
+    snprintf(name, 32, "trellis_hopper_%u%s", args_of(p)->bits, clusters[cluster]);
+}
+static bool is_row(const struct cuda_plan *p)
+{
+    char name[32];
+
+    name_of_row(p, 1, name);
+    return kernel_rows_of(p) == 1 && args_of(p)->codebook == EXL3_MUL1 && p->device.capability >= 90 &&
+           cuda_has_kernel(p, name);
+}
+
+// The same for one row. Two blocks a multiprocessor leave the next launch's first blocks room. The weights
+// are fits again: a quad takes longer the more blocks a multiprocessor has, and clusters of eight are spread
+// unevenly.
+static void split_row(const struct cuda_plan *p, struct trellis_params *params)
+{
+    static const u32 of_quad[] = { [1] = 20, [2] = 25, [3] = 36 };
+    enum { OF_BLOCK = 28, OF_MEMORY = 16, MOST = 32 };
+    u32 n_blocks = params->n_in / EXL3_BLOCK, n_sms = p->device.n_sms, least = UINT32_MAX;
+
+    for (u32 split = 1; split <= n_blocks && split <= MOST; split++) {
+        u32 n = divide_up(n_blocks, split), cluster = cluster_of(n), most = n > 1 && cluster == 1 ? 3 : 2,
+            bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster) + BLOCK_OWN_SHARED,
+            fit = p->device.shared_bytes / bytes, walkers = (fit < most ? fit : most) * n_sms / n;
+        walkers = walkers > params->blocks_out ? params->blocks_out : walkers;
+        if (walkers == 0)
+            continue;
+        u32 of_sm = n == 8 ? 3 : divide_up(walkers * n, n_sms), quads = divide_up(2 * split, TRELLIS_SHARERS),
+            cost = divide_up(params->blocks_out, walkers) *
+                   (quads * of_quad[of_sm] + OF_BLOCK + (n > cluster ? OF_MEMORY : 0));
+        if (cost < least) {
+            least = cost;
+            params->split_blocks = split;
+            params->n_splits = n;
+            params->walkers = walkers;
+        }
+    }
+}
+
+static void launch_row(struct cuda_plan *p, const struct trellis_params *params)
+{
+    u32 cluster = cluster_of(params->n_splits);
+    char name[32];
+
+    name_of_row(p, cluster, name);
+    cuda_launch_add(
+        p, name,
+        (struct cuda_shape){ { params->walkers, params->n_splits, 1 },
+                             TRELLIS_HOPPER_THREADS,
+                             trellis_hopper_shared_bytes(args_of(p)->bits, params->split_blocks, cluster) },
+        params, sizeof *params);
+}
+
 static struct trellis_matrix matrix_of(const struct cuda_plan *p, u32 i)
 {
     const struct trellis_args *a = args_of(p);
@@ -115,12 +178,19 @@ static void launch_few(struct cuda_plan *p)
         params.matrices[i].turned = p->private_at + i * record_bytes;
     }
     p->private_bytes = rows > 1 ? n * record_bytes : 0;
-    split_columns(p, groups, &params);
+    if (is_row(p))
+        split_row(p, &params);
+    else
+        split_columns(p, groups, &params);
     if (params.n_splits > 1) {
         params.arrived = p->counters_at;
         params.partial = p->private_at + p->private_bytes;
         p->counters_bytes = (u64)groups * params.blocks_out * 4;
         p->private_bytes += (u64)groups * params.n_splits * TRELLIS_ROWS * params.blocks_out * EXL3_BLOCK * 4;
+    }
+    if (is_row(p)) {
+        launch_row(p, &params);
+        return;
     }
     if (rows > 1) {
         snprintf(name, sizeof name, "trellis_turn_%s_%u", bytes ? "bytes" : "halves", rows);

@@ -9,7 +9,9 @@ enum {
     TRELLIS_ACROSS = EXL3_BLOCK / EXL3_TILE / TRELLIS_TILES, // warps that share a quad's outputs
     TRELLIS_SHARERS = TRELLIS_WARPS / TRELLIS_ACROSS,        // that share the quads
     TRELLIS_ROWS = 16,                                       // of activations, of a block
-    TRELLIS_EXPAND_THREADS = 256
+    TRELLIS_EXPAND_THREADS = 256,
+    TRELLIS_HOPPER_THREADS = TRELLIS_WARPS * 32 + 32, // with a warp for epilogues
+    TRELLIS_HOPPER_BARRIER_WORDS = 16
 };
 
 struct trellis_matrix { // of those that a launch multiplies
@@ -75,9 +77,11 @@ TRELLIS_CONSTANT u32 trellis_lanes(u32 rows) // that have activations of their o
 {
     return rows == 1 ? 4 : 32;
 }
-TRELLIS_CONSTANT u32 trellis_lane_words(bool bytes) // of a lane's activations of a quad
+TRELLIS_CONSTANT u32 trellis_lane_words(bool bytes, u32 rows) // of a lane's activations of a quad
 {
-    return bytes ? 4 : 8;
+    return !bytes     ? 8
+           : rows > 1 ? 4
+                      : 20; // of one row each four times, and four words against bank conflicts
 }
 // bytes: numbers of the codebook MUL1 are sums of bytes, and activations are rounded to int8; others are
 // halves.
@@ -86,7 +90,7 @@ TRELLIS_CONSTANT u32 trellis_lane_words(bool bytes) // of a lane's activations o
 // of each row; and what each row's sums are short of.
 TRELLIS_CONSTANT u32 trellis_record_numbers(bool bytes, u32 rows) // words
 {
-    return 2 * trellis_eights(rows) * trellis_lanes(rows) * trellis_lane_words(bytes);
+    return 2 * trellis_eights(rows) * trellis_lanes(rows) * trellis_lane_words(bytes, rows);
 }
 TRELLIS_CONSTANT u32 trellis_record_words(bool bytes, u32 rows)
 {
@@ -97,4 +101,12 @@ TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks
     u32 codes = TRELLIS_WARPS * trellis_depth(bits) * 4 * trellis_pitch(bits) * 4,
         sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
     return split_blocks * trellis_record_words(bytes, rows) * 4 + sums + codes;
+}
+// The same of a block of trellis_hopper.cu in a cluster of so many: barriers, twice the sums, and twice those
+// of the other blocks.
+TRELLIS_CONSTANT u32 trellis_hopper_shared_bytes(u32 bits, u32 split_blocks, u32 cluster)
+{
+    u32 more = TRELLIS_SHARERS + 2 * (cluster - 1);
+    return trellis_shared_bytes(bits, true, split_blocks, 1) +
+           (TRELLIS_HOPPER_BARRIER_WORDS + more * EXL3_BLOCK) * 4;
 }
