@@ -11,8 +11,9 @@
 // matrices are no stack, is recorded as ordinary products before it.
 //
 // The sum is fp32: the slots in their order, then the shared expert, then add, all by one owner. exact keeps
-// activations in fp32; else they may be rounded to fp16 with a scale for each 128. The order of a product's
-// sum depends on the matrix alone where `invariant` asks for it. add and out may be the same tensor.
+// activations in fp32; else they may be rounded to fp16, or to 15 bits, with a scale for each 128. The order
+// of a product's sum depends on the matrix alone where `invariant` asks for it. add and out may be the same
+// tensor.
 #pragma once
 #include "ops/experts/experts.h"
 #include "quant/exl3.h"

@@ -1,5 +1,6 @@
 // trellis_experts_cuda.c - the operation's launches: rows turned, gate and up, hidden numbers, down, the sum
-// of a row's slots; with more than one row, entries are first grouped by expert.
+// of a row's slots; with more than one row, entries are first grouped by expert. One row of MUL1 on Hopper:
+// two launches (trellis_experts_hopper.cu).
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "ops/experts/experts_cuda.h"
@@ -157,9 +158,73 @@ static void launch_product(struct experts_launches *x, u32 stack, u32 n)
     }
 }
 
+static void name_of_row(const struct experts_launches *x, u32 stack, char name[40])
+{
+    snprintf(name, 40, "trellis_experts_%s_%u", stack == TRELLIS_DOWN ? "down" : "up", x->args->bits[stack]);
+}
+
+static bool is_row(const struct experts_launches *x)
+{
+    const struct trellis_experts_args *a = x->args;
+    bool fits = x->p->tape.max_rows == 1 && !x->p->tape.invariant && !a->experts.exact &&
+                x->p->device.capability >= 90 && a->bits[TRELLIS_GATE] == a->bits[TRELLIS_UP];
+
+    for (u32 i = 0; i < TRELLIS_STACKS && fits; i++) {
+        char name[40];
+        name_of_row(x, i, name);
+        fits = a->codebook[i] == EXL3_MUL1 && cuda_has_kernel(x->p, name);
+    }
+    return fits;
+}
+
+// All blocks are on the device at once, where there are not more of them than it has room for. Gives where
+// the sums end, which begin at m->sums.
+static u64 launch_row(struct experts_launches *x, struct trellis_experts_row_params *m, u32 stack)
+{
+    bool down = stack == TRELLIS_DOWN;
+    u32 n_in = down ? m->x.n_hidden : m->x.n_in, n_out = down ? m->x.n_in : m->x.n_hidden,
+        columns = m->x.n_slots * (down ? 1 : 2) * (n_out / EXL3_BLOCK), blocks = n_in / EXL3_BLOCK,
+        room = BLOCKS_OF_SM * x->p->device.n_sms, n = room / columns;
+    char name[40];
+
+    n = n < 1 ? 1 : n > blocks ? blocks : n;
+    m->split_blocks = divide_up(blocks, n);
+    m->n_splits = divide_up(blocks, m->split_blocks);
+    m->sums_stride = (u64)columns * EXL3_BLOCK;
+    name_of_row(x, stack, name);
+    cuda_launch_add(
+        x->p, name,
+        (struct cuda_shape){ { columns < room ? columns : room, m->n_splits, 1 },
+                             TRELLIS_HOPPER_WARPS * 32,
+                             trellis_experts_shared_bytes(x->args->bits[stack], m->split_blocks) },
+        m, sizeof *m);
+    return m->sums + m->n_splits * m->sums_stride * sizeof(f32);
+}
+
+static void launch_one_row(struct experts_launches *x)
+{
+    struct cuda_plan *p = x->p;
+    struct trellis_experts_row_params m = { .x = x->params,
+                                            .sums = p->private_at,
+                                            .arrived = p->counters_at };
+
+    u64 end = launch_row(x, &m, TRELLIS_GATE);
+    m.x.partial = m.sums;
+    m.x.split_stride = m.sums_stride;
+    m.x.n_splits = m.n_splits;
+    m.sums = end;
+    p->private_bytes = launch_row(x, &m, TRELLIS_DOWN) - p->private_at;
+    p->counters_bytes = m.x.n_in / EXL3_BLOCK * 4;
+}
+
 void cuda_plan_trellis_experts(struct cuda_plan *p)
 {
     struct experts_launches x = launches_of(p);
+
+    if (is_row(&x)) {
+        launch_one_row(&x);
+        return;
+    }
     const struct trellis_experts_params *m = &x.params;
 
     launch_group(&x);

@@ -6,12 +6,17 @@
 #pragma once
 #include "device/step.h"
 #include "ops/route/route.h"
+#include "ops/trellis/trellis_cuda.h"
 #include "ops/trellis_experts/trellis_experts.h"
 
 enum {
     TRELLIS_EXPERTS_WARPS = 8,   // of a block of each kernel
     TRELLIS_EXPERTS_SHARERS = 4, // warps that share the columns of the same 64 outputs
     TRELLIS_EXPERTS_TILES = 4,   // of 16 outputs, of a warp
+    // of trellis_experts_hopper.cu:
+    TRELLIS_HOPPER_TILES = 2,
+    TRELLIS_HOPPER_WARPS = TRELLIS_EXPERTS_WARPS + 1, // one for epilogues
+    TRELLIS_BARRIER_WORDS = 8,
 };
 
 struct trellis_experts_params { // all but the products
@@ -58,8 +63,28 @@ struct trellis_experts_product_params {
     u32 reserved;
 };
 
+struct trellis_experts_row_params {  // trellis_experts_hopper.cu: products of one row's entries
+    struct trellis_experts_params x; // partial: gate's and up's sums, for down
+    DEVICE_AT(f32) sums;             // [n_splits][entries and matrices][outputs], this product's
+    DEVICE_AT(u32) arrived;          // [blocks of 128 outputs], zero between launches; of down
+    u64 sums_stride;                 // numbers from one split to the next
+    u32 n_splits, split_blocks;
+};
+
 // Groups of `most` entries of one expert: expert e's begin at group trellis_experts_group(first[e], e, most).
 SHARED_INLINE u32 trellis_experts_group(u32 first, u32 expert, u32 most)
 {
     return first / most + expert;
+}
+
+// Shared memory of a block of trellis_experts_hopper.cu: barriers, records, the warps' sums and their rings.
+TRELLIS_CONSTANT u32 trellis_hopper_pitch(u32 bits)
+{
+    return TRELLIS_HOPPER_TILES * 8 * bits / 32 * 32 + (TRELLIS_HOPPER_TILES * 8 * bits % 32 <= 8 ? 8 : 40);
+}
+TRELLIS_CONSTANT u32 trellis_experts_shared_bytes(u32 bits, u32 split_blocks)
+{
+    u32 record = EXL3_BLOCK * 2 * 4 + 16, sums = 2 * 2 * EXL3_BLOCK * 4,
+        codes = TRELLIS_EXPERTS_WARPS * trellis_depth(bits) * 8 * trellis_hopper_pitch(bits) * 4;
+    return TRELLIS_BARRIER_WORDS * 4 + split_blocks * record + sums + codes;
 }
