@@ -1,5 +1,10 @@
-// thread_pool.c - see thread_pool.h. A run is started by raising a number of each thread that takes part; a
-// barrier is one counter that only grows.
+// thread_pool.c - see thread_pool.h. A run starts when the run counter of each participating thread is
+// incremented.
+//
+// A barrier has log2 n rounds (a dissemination barrier): in round r each thread signals the one 2^r behind it
+// and waits for the one 2^r before it. Each number that is waited for has one writer and one reader, and each
+// sleeper its own waker. Two threads are as fast on one counter; 16 are two to four times slower (measured:
+// bench/results/2026-11-28-cpu-threads.md).
 //
 // A waiting thread spins for a moment, without giving up its core: yielding to a foreign busy loop costs that
 // loop's whole time slice. Then it sleeps, which lets the system move a thread here that waits for a busy
@@ -18,21 +23,32 @@
 #include <sys/prctl.h>
 #endif
 
-enum { SPIN_RUN_NS = 100000, SPIN_BARRIER_NS = 10000, PAUSES_PER_LOOK = 64, LINE = 64 };
+enum {
+    SPIN_RUN_NS = 100000,
+    SPIN_BARRIER_NS = 10000,
+    SPIN_PATIENT_NS = 2000000,
+    WAKE_NS = 1000000, // a thread whose CPU is free wakes sooner, even as the last of many
+    PAUSES_PER_LOOK = 64,
+    MAX_ROUNDS = 10, // 1024 threads
+    LINE = 64
+};
 
 struct wait_queue { // threads that sleep until the same event
     atomic_uint n_sleeping;
     pthread_mutex_t lock;
     pthread_cond_t wake;
+    uint64_t woken_at; // under lock
 };
+
+static _Thread_local uint64_t slept_ns; // of this thread in this run, by its own wish
 
 struct thread_pool {
     unsigned n, n_used; // all threads; those of the current run
+    uint64_t spin_ns;   // at barriers
     void (*work)(void *arg, unsigned thread);
     void *arg;
-    _Alignas(LINE) atomic_uint arrived;  // barrier arrivals in this run
     _Alignas(LINE) atomic_uint finished; // workers done with the current run
-    atomic_uint_fast64_t busy;           // CPU time of this run in nanoseconds
+    atomic_uint_fast64_t busy, lost;     // of this run; see thread_pool_time
     atomic_bool stop;
     struct wait_queue queue;
     struct member {
@@ -41,6 +57,11 @@ struct thread_pool {
         struct thread_pool *pool;
         pthread_t thread;
         unsigned index;
+        _Alignas(
+            LINE) unsigned n_awaited[MAX_ROUNDS]; // signals that it has waited for, by round of a barrier
+        struct signal {
+            _Alignas(LINE) atomic_uint n; // that it got
+        } signals[MAX_ROUNDS];
     } members[];
 };
 
@@ -71,20 +92,32 @@ static void queue_destroy(struct wait_queue *queue)
     pthread_cond_destroy(&queue->wake);
 }
 
+static void sleep_until(struct wait_queue *queue, const atomic_uint *counter, unsigned number)
+{
+    uint64_t from = clock_ns();
+
+    pthread_mutex_lock(&queue->lock);
+    atomic_fetch_add(&queue->n_sleeping, 1);
+    while (!has_passed(counter, number))
+        pthread_cond_wait(&queue->wake, &queue->lock);
+    atomic_fetch_sub(&queue->n_sleeping, 1);
+    uint64_t now = clock_ns(), woken_at = queue->woken_at > from ? queue->woken_at : from;
+    pthread_mutex_unlock(&queue->lock);
+    slept_ns += now - woken_at < WAKE_NS ? now - from : woken_at - from;
+}
+
 static void wait_for(struct wait_queue *queue, const atomic_uint *counter, unsigned number, uint64_t spin_ns)
 {
-    uint64_t until = clock_ns() + spin_ns;
+    uint64_t until = 0; // a short wait reads no clock
 
     for (unsigned n = 1; !has_passed(counter, number); n++) {
         pause_briefly();
-        if (n % PAUSES_PER_LOOK != 0 || clock_ns() < until)
+        if (n % PAUSES_PER_LOOK != 0)
             continue;
-        pthread_mutex_lock(&queue->lock);
-        atomic_fetch_add(&queue->n_sleeping, 1);
-        while (!has_passed(counter, number))
-            pthread_cond_wait(&queue->wake, &queue->lock);
-        atomic_fetch_sub(&queue->n_sleeping, 1);
-        pthread_mutex_unlock(&queue->lock);
+        uint64_t now = clock_ns();
+        until = until ? until : now + spin_ns;
+        if (now >= until)
+            sleep_until(queue, counter, number);
     }
 }
 
@@ -95,16 +128,20 @@ static void wake_sleepers(struct wait_queue *queue)
     if (atomic_load(&queue->n_sleeping) == 0)
         return;
     pthread_mutex_lock(&queue->lock);
+    queue->woken_at = clock_ns();
     pthread_cond_broadcast(&queue->wake);
     pthread_mutex_unlock(&queue->lock);
 }
 
 static void work_timed(struct thread_pool *pool, unsigned thread)
 {
-    uint64_t start = clock_thread_ns();
+    uint64_t start = clock_ns(), start_cpu = clock_thread_ns();
 
+    slept_ns = 0;
     pool->work(pool->arg, thread);
-    atomic_fetch_add(&pool->busy, clock_thread_ns() - start);
+    uint64_t busy = clock_thread_ns() - start_cpu, wanted = clock_ns() - start - slept_ns;
+    atomic_fetch_add(&pool->busy, busy);
+    atomic_fetch_add(&pool->lost, wanted > busy ? wanted - busy : 0);
 }
 
 static void *member_main(void *arg)
@@ -141,7 +178,9 @@ struct thread_pool *thread_pool_create(unsigned n_threads)
     if (!pool)
         return NULL;
     __builtin_memset(pool, 0, bytes);
+    pool->spin_ns = SPIN_BARRIER_NS;
     queue_init(&pool->queue);
+    queue_init(&pool->members[0].queue);
     for (pool->n = 1; pool->n < n_threads; pool->n++) {
         struct member *m = &pool->members[pool->n];
         m->pool = pool;
@@ -166,8 +205,14 @@ void thread_pool_destroy(struct thread_pool *pool)
         pthread_join(pool->members[i].thread, NULL);
         queue_destroy(&pool->members[i].queue);
     }
+    queue_destroy(&pool->members[0].queue);
     queue_destroy(&pool->queue);
     mem_free_aligned(pool);
+}
+
+void thread_pool_be_patient(struct thread_pool *pool, bool patient)
+{
+    pool->spin_ns = patient ? SPIN_PATIENT_NS : SPIN_BARRIER_NS;
 }
 
 unsigned thread_pool_size(const struct thread_pool *pool)
@@ -189,28 +234,26 @@ struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned 
     pool->arg = arg;
     pool->n_used = n_threads;
     atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
     atomic_store_explicit(&pool->busy, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool->lost, 0, memory_order_relaxed);
     start_run(pool, n_threads);
     work_timed(pool, 0);
-    wait_for(&pool->queue, &pool->finished, n_threads - 1, SPIN_BARRIER_NS);
-    return (struct thread_pool_time){ clock_ns() - start, atomic_load(&pool->busy) };
+    wait_for(&pool->queue, &pool->finished, n_threads - 1, pool->spin_ns);
+    return (struct thread_pool_time){ clock_ns() - start, atomic_load(&pool->busy),
+                                      atomic_load(&pool->lost) };
 }
 
-void thread_pool_barrier(struct thread_pool *pool)
+void thread_pool_barrier(struct thread_pool *pool, unsigned thread)
 {
-    unsigned n = pool->n_used;
+    struct member *own = &pool->members[thread];
+    const unsigned n = pool->n_used;
 
-    if (n == 1)
-        return;
-    // starts at 0 in every run, so it cannot wrap in practice
-    unsigned ticket = atomic_fetch_add(&pool->arrived, 1);
-    unsigned goal = ticket - ticket % n + n;
-
-    if (ticket + 1 == goal)
-        wake_sleepers(&pool->queue);
-    else
-        wait_for(&pool->queue, &pool->arrived, goal, SPIN_BARRIER_NS);
+    for (unsigned round = 0, step = 1; step < n; round++, step *= 2) {
+        struct member *behind = &pool->members[(thread + step) % n];
+        atomic_fetch_add(&behind->signals[round].n, 1);
+        wake_sleepers(&behind->queue);
+        wait_for(&own->queue, &own->signals[round].n, ++own->n_awaited[round], pool->spin_ns);
+    }
 }
 
 static unsigned n_processors(void)

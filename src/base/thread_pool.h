@@ -3,7 +3,9 @@
 // Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep.
 // Waking a sleeping thread costs 300 times as much as a spinning one, and a barrier less than either
 // (bench/results/2026-11-22-cpu-kernel-choices.md), so a whole step of a model is one run with barriers
-// inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the pool.
+// inside. Within a run a waiting thread spins too, for 10 us or, in a patient pool, for 2 ms. With 16 threads
+// of 10 us every barrier ends in wake-ups, one after the other. But where a foreign busy loop has a thread's
+// CPU, the one that waits must sleep, so that the system can move the other to its CPU.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,16 +21,20 @@ unsigned thread_pool_size(const struct thread_pool *pool);
 // a time.
 void thread_pool_run(struct thread_pool *pool, void (*work)(void *arg, unsigned thread), void *arg);
 
-// The same with the first n_threads of them, 1 to thread_pool_size. Returns the run's duration and the CPU
-// time that it got.
+// From the next run on. A new pool is not patient.
+void thread_pool_be_patient(struct thread_pool *pool, bool patient);
+
+// The same with the first n_threads of them, 1 to thread_pool_size. Returns, in nanoseconds, the run's
+// duration; and, summed over its threads, the CPU time and the time that they were runnable without a CPU.
 struct thread_pool_time {
-    uint64_t wall, busy; // nanoseconds; busy: of all threads together
+    uint64_t wall, busy, lost;
 };
 struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned n_threads,
                                              void (*work)(void *arg, unsigned thread), void *arg);
 
-// Inside work: waits until every thread of the run is here. What was written before is seen by all after.
-void thread_pool_barrier(struct thread_pool *pool);
+// Called inside work, by thread number `thread`: waits until every thread of the run has called it. Writes
+// before it are visible to all threads after it.
+void thread_pool_barrier(struct thread_pool *pool, unsigned thread);
 
 // Names the calling thread for top, perf and debuggers: at most 15 bytes.
 void thread_name(const char *name);

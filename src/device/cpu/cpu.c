@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "device/tape_internal.h"
 
-enum { CHUNKS_PER_PART = 4, FEW_ROWS = 4, LINE = 64, AHEAD_BYTES = 64 << 20 };
+enum { LINE = 64, AHEAD_BYTES = 64 << 20 };
 
 struct cpu {
     struct device device;
@@ -41,8 +41,12 @@ static bool is_stopped(void)
 }
 
 struct cpu_tape {
-    atomic_uint *tile_at; // [commands][CPU_MAX_PHASES][threads]: how many tiles of a thread's part are taken
-                          // in this play
+    // [2][threads][counter_stride], of them [commands][CPU_MAX_PHASES]: how many tiles of a thread's part are
+    // taken in this play. Double buffered: each thread clears its own counters for the next play, which lie
+    // in its cache.
+    atomic_uint *tile_at;
+    size_t counter_stride; // whole cache lines
+    uint32_t turn;
     unsigned char *local; // [threads][local_bytes]
     size_t local_bytes;
     struct row_partition partition;
@@ -58,10 +62,24 @@ struct cpu_play {
     struct play_times *times; // or NULL
 };
 
-static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command,
-                                uint32_t phase)
+// Of one command and phase, each thread's.
+struct tile_counters {
+    atomic_uint *at;
+    size_t stride;
+};
+
+static atomic_uint *counters_of_turn(const struct cpu_play *p, uint32_t turn)
 {
-    return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * thread_pool_size(cpu->pool);
+    const struct cpu_tape *native = p->tape->native;
+    return native->tile_at + turn * thread_pool_size(p->cpu->pool) * native->counter_stride;
+}
+
+static struct tile_counters counters_of(const struct cpu_play *p, uint32_t command, uint32_t phase)
+{
+    const struct cpu_tape *native = p->tape->native;
+    return (struct tile_counters){
+        counters_of_turn(p, native->turn) + (size_t)command * CPU_MAX_PHASES + phase, native->counter_stride
+    };
 }
 
 struct tile_count {
@@ -77,17 +95,13 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// The number of tiles to take next. Few rows are bound by memory: half of what is left of the part, so that
-// chunks are few and the last ones small, when other threads may wait. Tiles that belong together stay
-// together, except for the ones by which a part exceeds an even one. Many rows are bound by arithmetic: small
-// chunks cost more there than waiting.
-static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken,
-                         struct tile_count part)
+// The size of the next chunk of tiles: half of what is left of the part, so that chunks are few and the last
+// ones, for which other threads may wait, are small. Tiles that belong together stay together, except for the
+// ones by which a part exceeds an even one.
+static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, struct tile_count part)
 {
     uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
 
-    if (call->step->n_rows > FEW_ROWS)
-        return (part.n + CHUNKS_PER_PART - 1) / CHUNKS_PER_PART;
     if (half < together)
         return taken + together <= part.even ? together : half;
     return half - half % together;
@@ -95,17 +109,18 @@ static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *pla
 
 // Runs the thread's own part, in chunks, and then what the other threads have not taken of theirs.
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase,
-                      const struct cpu_plan *plan, atomic_uint *tile_at)
+                      const struct cpu_plan *plan, const struct tile_counters *counters)
 {
     const uint32_t n_tiles = plan->n_tiles[phase];
 
     for (unsigned i = 0; i < call->n_threads; i++) {
         unsigned owner = (call->thread + i) % call->n_threads;
+        atomic_uint *tile_at = counters->at + owner * counters->stride;
         uint32_t begin = part_begin(n_tiles, plan->n_together, owner, call->n_threads),
                  n = part_begin(n_tiles, plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
-        while ((taken = atomic_load_explicit(&tile_at[owner], memory_order_relaxed)) < n) {
-            chunk = chunk_of(call, plan, taken, (struct tile_count){ n, n_tiles / call->n_threads });
-            taken = atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed);
+        while ((taken = atomic_load_explicit(tile_at, memory_order_relaxed)) < n) {
+            chunk = chunk_of(plan, taken, (struct tile_count){ n, n_tiles / call->n_threads });
+            taken = atomic_fetch_add_explicit(tile_at, chunk, memory_order_relaxed);
             if (taken < n)
                 kernel->run(call, phase, begin + taken, begin + (n - taken < chunk ? n : taken + chunk));
         }
@@ -115,7 +130,6 @@ static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *ca
 static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_call *call)
 {
     const struct cpu_kernel *kernel = p->cpu->kernels[p->tape->commands[index].op];
-    struct cpu_tape *native = p->tape->native;
     struct cpu_plan plan = { 0 };
     uint64_t fresh = ~(uint64_t)0;
 
@@ -126,8 +140,9 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
         if (plan.n_tiles[phase] == 0)
             continue;
         if (ran++)
-            thread_pool_barrier(p->cpu->pool);
-        run_tiles(kernel, call, phase, &plan, counters_of(p->cpu, native, index, phase));
+            thread_pool_barrier(p->cpu->pool, call->thread);
+        struct tile_counters counters = counters_of(p, index, phase);
+        run_tiles(kernel, call, phase, &plan, &counters);
     }
 }
 
@@ -230,8 +245,19 @@ static bool pass_barrier(const struct cpu_play *p, unsigned thread, uint32_t com
 
     if (thread == 0 && is_stopped() && atomic_load_explicit(stop_at, memory_order_relaxed) == UINT32_MAX)
         atomic_store_explicit(stop_at, command, memory_order_relaxed);
-    thread_pool_barrier(p->cpu->pool);
+    thread_pool_barrier(p->cpu->pool, thread);
     return command < atomic_load_explicit(stop_at, memory_order_relaxed);
+}
+
+// And those of threads that do not play.
+static void clear_next_counters(const struct cpu_play *p, unsigned thread)
+{
+    const struct cpu_tape *native = p->tape->native;
+    atomic_uint *next = counters_of_turn(p, 1 - native->turn);
+
+    for (unsigned owner = thread; owner < thread_pool_size(p->cpu->pool); owner += p->n_threads)
+        for (size_t i = 0; i < (size_t)p->tape->n_commands * CPU_MAX_PHASES; i++)
+            atomic_store_explicit(&next[owner * native->counter_stride + i], 0, memory_order_relaxed);
 }
 
 static void play_commands(void *arg, unsigned thread)
@@ -245,6 +271,7 @@ static void play_commands(void *arg, unsigned thread)
     uint32_t first = p->first;
     struct ahead ahead = { 0 };
 
+    clear_next_counters(p, thread);
     if (p->by_rows) {
         play_part(p, thread, call.local);
         first = native->partition.n_commands;
@@ -270,12 +297,12 @@ static void play_range(struct cpu *cpu, struct cpu_play p)
     p.by_rows = first == 0 && last == t->n_commands && row_partition_assign(&native->partition, p.step);
     if (p.by_rows) // no barriers, so all threads are worth their cost
         p.n_threads = thread_pool_size(cpu->pool);
+    native->turn = 1 - native->turn;
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
-    for (atomic_uint *at = counters_of(cpu, native, first, 0); at < counters_of(cpu, native, last, 0); at++)
-        atomic_store_explicit(at, 0, memory_order_relaxed);
     atomic_store_explicit(&cpu->stop_at, UINT32_MAX, memory_order_relaxed);
     if (p.times)
         *p.times = (struct play_times){ clock_ns(), 0, p.n_threads, p.times->spans };
+    thread_pool_be_patient(cpu->pool, cpu->count.patient);
     struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
     if (p.times)
         p.times->ended = clock_ns();
@@ -357,7 +384,7 @@ static void cpu_drop(struct device *d, struct tape *t)
     if (!native)
         return;
     row_partition_close(&native->partition);
-    mem_free(native->tile_at);
+    mem_free_aligned(native->tile_at);
     mem_free_aligned(native->local);
     mem_free(native);
     t->native = NULL;
@@ -379,8 +406,11 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     native->local = native->local_bytes
                         ? mem_alloc_aligned(native->local_bytes * thread_pool_size(cpu->pool), LINE)
                         : NULL;
-    native->tile_at = mem_alloc_array(
-        (size_t)t->n_commands * CPU_MAX_PHASES * thread_pool_size(cpu->pool) + 1, sizeof *native->tile_at);
+    native->counter_stride = ((size_t)t->n_commands * CPU_MAX_PHASES / LINE + 1) * LINE;
+    size_t counter_bytes = 2 * native->counter_stride * thread_pool_size(cpu->pool) * sizeof *native->tile_at;
+    native->tile_at = mem_alloc_aligned(counter_bytes, LINE);
+    if (native->tile_at)
+        memset(native->tile_at, 0, counter_bytes);
     if (native->local && native->tile_at &&
         row_partition_open(&native->partition, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
         return true;

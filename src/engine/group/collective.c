@@ -104,11 +104,11 @@ static bool all_reduce(struct collective *x, const struct collective_call *at, b
 
     *ok = *ok && show(x, at->rank, b, bytes, err);
     x->failed[at->rank] = !*ok;
-    thread_pool_barrier(x->threads);
+    thread_pool_barrier(x->threads, at->rank);
     if (any_failed(x))
         return false;
     add_share(x, at->rank, bytes / sizeof(float));
-    thread_pool_barrier(x->threads);
+    thread_pool_barrier(x->threads, at->rank);
     *ok = b->host || bytes == 0 || buffer_write(b, 0, x->copies[at->rank], bytes, err);
     return true;
 }
@@ -136,11 +136,11 @@ static bool all_gather(struct collective *x, const struct collective_call *at, b
     if (at->rank == 0)
         x->whole = logits->host ? logits->host : x->whole_copy;
     x->failed[at->rank] = !*ok;
-    thread_pool_barrier(x->threads);
+    thread_pool_barrier(x->threads, at->rank);
     if (any_failed(x))
         return false;
     put_columns(x, at->rank, n_rows);
-    thread_pool_barrier(x->threads);
+    thread_pool_barrier(x->threads, at->rank);
     uint64_t bytes = (uint64_t)n_rows * x->ranks[0]->parts.model->config.n_vocab * sizeof(float);
     *ok = at->rank > 0 || logits->host || bytes == 0 || buffer_write(logits, 0, x->whole, bytes, err);
     return true;
