@@ -112,15 +112,16 @@ static struct panels random_panels(enum quant q, uint32_t n_cols)
     return p;
 }
 
-static struct product_block *random_rows(uint32_t n_rows, uint32_t n_cols)
+static unsigned char *random_rows(uint32_t n_rows, uint32_t n_cols)
 {
-    struct product_block *x = mem_alloc_aligned((size_t)n_rows * n_cols / PANEL_SUB * sizeof *x, 64);
+    const size_t stride = product_packed_bytes(PACKING_INT8, n_cols);
+    unsigned char *x = mem_alloc_aligned(n_rows * stride, 64);
     float row[MAX_COLS];
 
     for (uint32_t r = 0; r < n_rows; r++) {
         for (uint32_t c = 0; c < n_cols; c++)
             row[c] = bench_normal();
-        product_amx.quantise(row, n_cols, x + (size_t)r * n_cols / PANEL_SUB);
+        product_amx.quantise(row, n_cols, x + r * stride);
     }
     return x;
 }
@@ -140,8 +141,8 @@ static void compare(enum quant q, uint32_t n_cols, uint32_t n_rows)
 {
     _Alignas(64) float got[(PRODUCT_MAX_ROWS + 1) * PANEL_ROWS];
     struct panels p = random_panels(q, n_cols);
-    struct product_block *x = random_rows(n_rows, n_cols);
-    struct product_tile t = { p.expanded, (const void *)x, n_cols / PANEL_SUB * sizeof *x, got, n_rows,
+    unsigned char *x = random_rows(n_rows, n_cols);
+    struct product_tile t = { p.expanded, x,         product_packed_bytes(PACKING_INT8, n_cols), got, n_rows,
                               n_cols,     PANEL_ROWS };
 
     memset(got, OUTSIDE, sizeof got);
@@ -165,13 +166,13 @@ static void compare_product(const struct product_kernels *kernels, uint32_t n_ro
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     struct panels panels = random_panels(QUANT_Q8_0, COLS);
     struct weight w = { .format = QUANT_Q8_0, .n_rows = PANEL_ROWS, .n_cols = COLS, .layout = LAYOUT_PANELS };
-    struct product_block *x = random_rows(n_rows, COLS);
+    unsigned char *x = random_rows(n_rows, COLS);
     struct weight_product p;
 
     w.buffer.host = panels.packed;
     product_init(&p, kernels, &w, false);
-    p.x = (const void *)x;
-    p.x_stride = COLS / PANEL_SUB * sizeof *x;
+    p.x = x;
+    p.x_stride = product_packed_bytes(PACKING_INT8, COLS);
     void *scratch = mem_alloc_aligned(product_scratch_bytes(&p), 64);
     struct product_panel panel = product_panel(&p, 0, n_rows, scratch);
     for (uint32_t row = 0, n; row < n_rows; row += n) {

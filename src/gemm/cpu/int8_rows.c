@@ -7,14 +7,14 @@ static float inverse_of(float scale)
     return scale > 1e-37f ? 1 / scale : 0;
 }
 
-static void block_sums(struct product_block *b)
+static void block_sums(const struct product_block *b)
 {
     int32_t sum = 0;
 
     for (uint32_t i = 0; i < PANEL_SUB; i++)
         sum += b->q[i];
-    b->minus_sum = -sum;
-    b->sum = b->scale * (float)sum;
+    *b->minus_sum = -sum;
+    *b->sum = *b->scale * (float)sum;
 }
 
 // A NaN counts as the largest number, and makes the whole block NaN.
@@ -60,12 +60,13 @@ static void super_sums(struct product_super *s)
     }
 }
 
-void int8_blocks(const struct int8_kernels *k, const float *x, uint32_t n, struct product_block *out)
+void int8_blocks(const struct int8_kernels *k, const float *x, uint32_t n, void *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        out->scale = k->top(x) / 127;
-        k->round(x, inverse_of(out->scale), out->q);
-        block_sums(out);
+    for (uint32_t i = 0; i < n / PANEL_SUB; i++, x += PANEL_SUB) {
+        struct product_block b = product_block(out, n, i);
+        *b.scale = k->top(x) / 127;
+        k->round(x, inverse_of(*b.scale), b.q);
+        block_sums(&b);
     }
 }
 

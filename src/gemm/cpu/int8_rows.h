@@ -8,12 +8,21 @@
 #pragma once
 #include "gemm/cpu/panel.h"
 
-struct product_block { // 32 columns of a row in PACKING_INT8: value = scale * q
-    int8_t q[32];
-    float scale;
-    int32_t minus_sum; // minus the sum of all q: the start value of accumulators
-    float sum;         // scale * sum of q, for formats with a minimum
+// A row in PACKING_INT8 is four arrays, one behind the other: q of all columns, then the others of all blocks
+// of 32. So the 32 bytes of a block, which a tile of AMX loads from each row, lie in one cache line.
+struct product_block { // value = scale * q
+    int8_t *q;         // [32]
+    float *scale;
+    int32_t *minus_sum; // minus the sum of all q: the start value of accumulators
+    float *sum;         // scale * sum of q, for formats with a minimum
 };
+static inline struct product_block product_block(const void *row, uint32_t n_cols, uint32_t block)
+{
+    unsigned char *q = (unsigned char *)(uintptr_t)row, *ends = q + n_cols + block * sizeof(float);
+    uint32_t bytes = n_cols / PANEL_SUB * (uint32_t)sizeof(float);
+    return (struct product_block){ (int8_t *)q + (size_t)block * PANEL_SUB, (float *)(void *)ends,
+                                   (int32_t *)(void *)(ends + bytes), (float *)(void *)(ends + 2 * bytes) };
+}
 
 enum { SUPER_BITS = 5, SUPER_SUBS = PANEL_SUPER / PANEL_SUB };
 struct product_super { // 256 columns of a row in PACKING_INT8_SUPER: value = scale * (q << left of its 32)
@@ -32,5 +41,5 @@ struct int8_kernels {
     float (*top)(const float *x); // the largest magnitude; a NaN is larger than any number
     void (*round)(const float *x, float factor, int8_t *out); // factor * x
 };
-void int8_blocks(const struct int8_kernels *k, const float *x, uint32_t n, struct product_block *out);
+void int8_blocks(const struct int8_kernels *k, const float *x, uint32_t n, void *out);
 void int8_supers(const struct int8_kernels *k, const float *x, uint32_t n, struct product_super *out);

@@ -34,13 +34,18 @@ void product_init(struct weight_product *p, const struct product_kernels *kernel
     CHECK(w->layout == LAYOUT_FILE || w->layout == LAYOUT_PANELS);
 }
 
-size_t product_packed_bytes(enum packing packing, uint32_t n_cols)
+static size_t row_bytes(enum packing packing, uint32_t n_cols)
 {
     if (packing == PACKING_INT8)
-        return n_cols / PANEL_SUB * sizeof(struct product_block);
+        return n_cols + n_cols / PANEL_SUB * (size_t)(2 * sizeof(float) + sizeof(int32_t));
     if (packing == PACKING_INT8_SUPER)
         return n_cols / PANEL_SUPER * sizeof(struct product_super);
     return packing == PACKING_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
+}
+
+size_t product_packed_bytes(enum packing packing, uint32_t n_cols)
+{
+    return (row_bytes(packing, n_cols) + 63) / 64 * 64;
 }
 
 void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x,

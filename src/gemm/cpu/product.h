@@ -52,7 +52,7 @@ struct product_kernels {
     pack_fn *pack;
     // Expands a panel into the layout of panel_wide.
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out);
-    void (*quantise)(const float *x, uint32_t n, struct product_block *out);
+    void (*quantise)(const float *x, uint32_t n, void *out); // to PACKING_INT8
     void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
     void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
     void (*store)(const struct product_store *s);
@@ -87,7 +87,7 @@ static inline enum packing product_integer_packing(enum quant q)
 {
     return panel_shapes[q].columns == PANEL_SUPER ? PACKING_INT8_SUPER : PACKING_INT8;
 }
-size_t product_packed_bytes(enum packing packing, uint32_t n_cols); // of one row
+size_t product_packed_bytes(enum packing packing, uint32_t n_cols); // of one row, in whole cache lines
 // Packs one fp32 row; PACKING_F32 copies.
 void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x,
                      uint32_t n_cols, void *out);

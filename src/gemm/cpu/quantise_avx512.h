@@ -37,7 +37,7 @@ INLINE __m128i block_sums(const __m512i (*q)[2], const int h)
 }
 
 // Four blocks at a time, since the reductions and divisions of one leave most lanes idle.
-INLINE void quantise_blocks(const __m512 (*x)[2], struct product_block *out, const uint32_t n)
+INLINE void quantise_blocks(const __m512 (*x)[2], const struct product_block out, const uint32_t n)
 {
     __m512i q[BLOCKS_AT_ONCE][2];
     __m128 scale = _mm_div_ps(block_tops(x), _mm_set1_ps(127));
@@ -49,31 +49,30 @@ INLINE void quantise_blocks(const __m512 (*x)[2], struct product_block *out, con
         __m512 factor = _mm512_permutexvar_ps(_mm512_set1_epi32(b), _mm512_castps128_ps512(inverse));
         UNROLL for (int h = 0; h < 2; h++) q[b][h] = _mm512_cvtps_epi32(_mm512_mul_ps(x[b][h], factor));
     }
-    __m128i sum = _mm_add_epi32(block_sums(q, 0), block_sums(q, 1)), zero = _mm_setzero_si128();
-    __m128 ends[BLOCKS_AT_ONCE] = { scale, _mm_castsi128_ps(_mm_sub_epi32(zero, sum)),
-                                    _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)), _mm_setzero_ps() };
-    _MM_TRANSPOSE4_PS(ends[0], ends[1], ends[2], ends[3]);
-    UNROLL for (uint32_t b = 0; b < n; b++)
-    {
-        _mm_storeu_si128((__m128i *)out[b].q, _mm512_cvtepi32_epi8(q[b][0]));
-        _mm_storeu_si128((__m128i *)(out[b].q + 16), _mm512_cvtepi32_epi8(q[b][1]));
-        _mm_mask_storeu_ps(&out[b].scale, 7, ends[b]);
-    }
+    const __m128i sum = _mm_add_epi32(block_sums(q, 0), block_sums(q, 1));
+    const __mmask8 mask = (__mmask8)((1u << n) - 1);
+    _mm_mask_storeu_ps(out.scale, mask, scale);
+    _mm_mask_storeu_epi32(out.minus_sum, mask, _mm_sub_epi32(_mm_setzero_si128(), sum));
+    _mm_mask_storeu_ps(out.sum, mask, _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)));
+    UNROLL for (uint32_t b = 0; b < n; b++) UNROLL for (int h = 0; h < 2; h++)
+        _mm_storeu_si128((__m128i *)(void *)(out.q + b * PANEL_SUB + h * 16), _mm512_cvtepi32_epi8(q[b][h]));
 }
 
-SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
+SIMD static void quantise(const float *x, uint32_t n, void *out)
 {
+    const uint32_t n_blocks = n / PANEL_SUB;
     __m512 blocks[BLOCKS_AT_ONCE][2];
+    uint32_t b = 0;
 
-    for (; n >= BLOCKS_AT_ONCE * PANEL_SUB; n -= BLOCKS_AT_ONCE * PANEL_SUB, out += BLOCKS_AT_ONCE) {
+    for (; b + BLOCKS_AT_ONCE <= n_blocks; b += BLOCKS_AT_ONCE) {
         UNROLL for (int i = 0; i < BLOCKS_AT_ONCE * 2; i++, x += 16) blocks[i / 2][i % 2] =
             _mm512_loadu_ps(x);
-        quantise_blocks(blocks, out, BLOCKS_AT_ONCE);
+        quantise_blocks(blocks, product_block(out, n, b), BLOCKS_AT_ONCE);
     }
-    for (; n >= PANEL_SUB; n -= PANEL_SUB, x += PANEL_SUB, out++) {
+    for (; b < n_blocks; b++, x += PANEL_SUB) {
         UNROLL for (int i = 0; i < BLOCKS_AT_ONCE * 2; i++) blocks[i / 2][i % 2] =
             _mm512_loadu_ps(x + 16 * (i % 2));
-        quantise_blocks(blocks, out, 1);
+        quantise_blocks(blocks, product_block(out, n, b), 1);
     }
 }
 

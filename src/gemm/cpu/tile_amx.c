@@ -2,14 +2,15 @@
 // no minimums.
 //
 // A line of a panel is what the hardware reads as 4 columns of 16 weight rows, and an activation row's bytes
-// are the other operand, so nothing is rearranged. The sums of a block are exact integers. They leave through
-// L1, since a tile cannot be scaled, and then take the same operations as in tile_avx512.c: the same bits.
-// Blocks are multiplied in pairs, one pair ahead of the pair that is scaled, so that the tiles work beside
-// the vector pipes. Formats with minimums or a scale for each 16 columns gain nothing and have no such tiles.
+// are the other operand, so nothing is rearranged. Rows whose blocks cross cache lines would load slowly: a
+// block's 32 bytes lie in one (struct product_block). The sums of a block are exact integers. They leave
+// through L1, since a tile cannot be scaled, and then take the same operations as in tile_avx512.c: the same
+// bits. Blocks are multiplied in pairs, one pair ahead of the pair that is scaled, so that the tiles work
+// beside the vector pipes. Formats with minimums or a scale for each 16 columns gain nothing and have no such
+// tiles.
 //
-// Speed and cycles: bench/results/2026-11-22-cpu-kernel-choices.md. Activations whose rows cross a cache line
-// load slowly, so such a block is copied first. Four products of 32 rows with both halves of a panel are
-// slower: their sums take 16 KiB.
+// Speed and cycles: bench/results/2026-11-22-cpu-kernel-choices.md, 2026-11-28-cpu-threads.md. Four products
+// of 32 rows with both halves of a panel are slower: their sums take 16 KiB.
 //
 // BF16 has no such tiles: TDPBF16PS adds in another order than VDPBF16PS, which serves few rows.
 #include "gemm/cpu/tile_amx.h"
@@ -27,7 +28,7 @@
 // address for each row, in vector registers.
 #define COUNTED_FROM(p) __asm__("" : "+r"(p))
 
-enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64, LINE_BYTES = 64 };
+enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64 };
 enum { SCALES_BYTES = PANEL_LINE, BLOCK_BYTES = SCALES_BYTES + 8 * PANEL_LINE }; // of panel_wide
 
 struct amx_config { // of LDTILECFG
@@ -38,52 +39,26 @@ struct amx_config { // of LDTILECFG
 
 typedef int32_t amx_sums[SIDE][LANES];
 
-// 16 rows and half a panel. FEW: there are fewer rows; the last one stands for the missing ones.
+// 16 rows and half a panel. FEW: there are fewer rows.
 struct amx_part {
     const unsigned char *w, *x; // the first block's scales; the first row
     size_t x_stride;
-    uint32_t n_rows, n_blocks;
+    uint32_t n_rows, n_cols;
 };
 
-INLINE size_t row_at(const struct amx_part *p, uint32_t c, const bool FEW)
-{
-    return (FEW && c >= p->n_rows ? p->n_rows - 1 : c) * p->x_stride;
-}
-
 // Tiles 0 and 1: sums of the first and second block of a pair; 2 and 3: activations; 4 and 5: weights.
-INLINE void configure(void)
+INLINE void configure(uint32_t n_rows)
 {
     struct amx_config config = { .palette = 1 };
 
     for (int i = 0; i < PAIR; i++) {
         config.row_bytes[i] = config.row_bytes[4 + i] = W_BYTES;
-        config.rows[i] = config.rows[2 + i] = SIDE;
+        config.rows[i] = config.rows[2 + i] = (uint8_t)n_rows;
         config.row_bytes[2 + i] = PANEL_SUB;
         config.rows[4 + i] = PANEL_SUB / 4;
     }
     WRITTEN_FOR_TILES;
     _tile_loadconfig(&config);
-}
-
-struct amx_rows {
-    const unsigned char *at;
-    size_t stride;
-};
-
-// The address of a block's activations: in place, or copied to contiguous memory.
-INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB],
-                               const bool FEW)
-{
-    struct amx_rows r = { p->x + block * sizeof(struct product_block), p->x_stride };
-
-    if (!FEW && (uintptr_t)r.at % LINE_BYTES <= LINE_BYTES - PANEL_SUB)
-        return r;
-    COUNTED_FROM(r.at);
-    UNROLL for (uint32_t c = 0; c < SIDE; c++)
-        _mm256_store_si256((__m256i *)(void *)copy[c],
-                           _mm256_loadu_si256((const __m256i *)(const void *)(r.at + row_at(p, c, FEW))));
-    WRITTEN_FOR_TILES;
-    return (struct amx_rows){ (const unsigned char *)copy[0], PANEL_SUB };
 }
 
 INLINE const unsigned char *weights_of(const struct amx_part *p, uint32_t block)
@@ -92,22 +67,20 @@ INLINE const unsigned char *weights_of(const struct amx_part *p, uint32_t block)
 }
 
 // The pair of blocks that begins with `block`; the last may be single.
-INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums, const bool FEW)
+INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums)
 {
-    _Alignas(64) int8_t copy[PAIR][SIDE][PANEL_SUB];
+    const uint32_t n_blocks = p->n_cols / PANEL_SUB;
 
-    if (block >= p->n_blocks)
+    if (block >= n_blocks)
         return;
-    struct amx_rows first = rows_of(p, block, copy[0], FEW);
-    _tile_loadd(2, first.at, first.stride);
+    _tile_loadd(2, product_block(p->x, p->n_cols, block).q, p->x_stride);
     _tile_loadd(4, weights_of(p, block), PANEL_LINE);
     _tile_zero(0);
     _tile_dpbssd(0, 2, 4);
     _tile_stored(0, sums[0], W_BYTES);
-    if (block + 1 >= p->n_blocks)
+    if (block + 1 >= n_blocks)
         return;
-    struct amx_rows second = rows_of(p, block + 1, copy[1], FEW);
-    _tile_loadd(3, second.at, second.stride);
+    _tile_loadd(3, product_block(p->x, p->n_cols, block + 1).q, p->x_stride);
     _tile_loadd(5, weights_of(p, block + 1), PANEL_LINE);
     _tile_zero(1);
     _tile_dpbssd(1, 3, 5);
@@ -118,14 +91,13 @@ INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums, c
 INLINE void add(__m512 *total, const struct amx_part *p, uint32_t block, amx_sums sums, const bool FEW)
 {
     const __m512 d = _mm512_load_ps(p->w + (size_t)block * BLOCK_BYTES);
-    const unsigned char *x =
-        p->x + block * sizeof(struct product_block) + offsetof(struct product_block, scale);
+    const unsigned char *x = (const void *)product_block(p->x, p->n_cols, block).scale;
 
     COUNTED_FROM(x);
-    UNROLL for (uint32_t c = 0; c < SIDE; c++)
+    UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows)
     {
         float scale;
-        memcpy(&scale, x + row_at(p, c, FEW), sizeof scale);
+        memcpy(&scale, x + c * p->x_stride, sizeof scale);
         total[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums[c])),
                                    _mm512_mul_ps(d, _mm512_set1_ps(scale)), total[c]);
     }
@@ -137,11 +109,11 @@ INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
     __m512 total[SIDE];
 
     UNROLL for (uint32_t c = 0; c < SIDE; c++) total[c] = _mm512_setzero_ps();
-    multiply(p, 0, sums[0], FEW);
-    for (uint32_t block = 0, i = 0; block < p->n_blocks; block += PAIR, i ^= 1) {
-        multiply(p, block + PAIR, sums[i ^ 1], FEW);
+    multiply(p, 0, sums[0]);
+    for (uint32_t block = 0, i = 0; block < p->n_cols / PANEL_SUB; block += PAIR, i ^= 1) {
+        multiply(p, block + PAIR, sums[i ^ 1]);
         add(total, p, block, sums[i][0], FEW);
-        if (block + 1 < p->n_blocks)
+        if (block + 1 < p->n_cols / PANEL_SUB)
             add(total, p, block + 1, sums[i][1], FEW);
     }
     UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows)
@@ -151,10 +123,9 @@ INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
 // 16 rows, or fewer, from `row` on.
 INLINE void run_rows(const struct product_tile *t, uint32_t row, const bool FEW)
 {
-    struct amx_part p = { .x = t->x + row * t->x_stride,
-                          .x_stride = t->x_stride,
-                          .n_rows = t->n_rows,
-                          .n_blocks = t->n_cols / PANEL_SUB };
+    struct amx_part p = {
+        .x = t->x + row * t->x_stride, .x_stride = t->x_stride, .n_rows = t->n_rows, .n_cols = t->n_cols
+    };
 
     for (uint32_t half = 0; half < PANEL_ROWS / LANES; half++) {
         p.w = t->w + half * W_BYTES;
@@ -164,7 +135,7 @@ INLINE void run_rows(const struct product_tile *t, uint32_t row, const bool FEW)
 
 SIMD static void tile_few(const struct product_tile *t)
 {
-    configure();
+    configure(t->n_rows);
     run_rows(t, 0, true);
     _tile_release();
 }
@@ -172,7 +143,7 @@ SIMD static void tile_few(const struct product_tile *t)
 // The first 16 rows and the last 16, which may overlap.
 SIMD static void tile_many(const struct product_tile *t)
 {
-    configure();
+    configure(SIDE);
     run_rows(t, 0, false);
     if (t->n_rows > SIDE)
         run_rows(t, t->n_rows - SIDE, false);

@@ -178,7 +178,6 @@ INLINE struct avx512_scale scale_of(const unsigned char *header, const enum pane
                                   scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
 }
 
-#define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
 #define X_SUPER(t, c, b) ((const struct product_super *)((t)->x + (c) * (t)->x_stride) + (b))
 
 typedef __m512i acc_t[HALVES][ROWS_INT];
@@ -210,36 +209,35 @@ INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct avx
 // of both halves, and spill sums.
 #define LOADED_HERE(p) __asm__("" : "+r"(p))
 
-INLINE const struct product_block *row_block(const struct product_block *first, const struct product_tile *t,
-                                             const int c)
+INLINE const void *in_row(const void *first, const struct product_tile *t, const int c)
 {
-    return (const void *)((const unsigned char *)first + (size_t)c * t->x_stride);
+    return (const unsigned char *)first + (size_t)c * t->x_stride;
 }
 
 // Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
 INLINE void add_block(sum_t sum, const struct product_tile *t, const unsigned char *header, uint32_t block,
                       const struct panel_shape s, const int C)
 {
+    const struct product_block x = product_block(t->x, t->n_cols, block); // of the first row
     acc_t acc;
 
     UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] =
-        s.offset_bits ? _mm512_slli_epi32(broadcast(&X_BLOCK(t, c, block)->minus_sum), s.offset_bits)
+        s.offset_bits ? _mm512_slli_epi32(broadcast(in_row(x.minus_sum, t, c)), s.offset_bits)
                       : _mm512_setzero_si512();
-    dot_groups(acc, t, (struct avx512_range){ header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8 },
-               s.planes, C);
+    dot_groups(acc, t, (struct avx512_range){ header + s.header_bytes, x.q, 0, 8 }, s.planes, C);
     UNROLL for (int h = 0; h < HALVES; h++)
     {
-        const struct product_block *first = X_BLOCK(t, 0, block);
-        LOADED_HERE(first);
+        const float *scale = x.scale, *total = x.sum;
+        LOADED_HERE(scale);
+        LOADED_HERE(total);
         LOADED_HERE(header);
         struct avx512_scale w = scale_of(header, s.scales, 0, 0, h);
         UNROLL for (int c = 0; c < C; c++)
         {
-            const struct product_block *x = row_block(first, t, c);
-            __m512 d = _mm512_mul_ps(w.d, broadcast_float(&x->scale));
+            __m512 d = _mm512_mul_ps(w.d, broadcast_float(in_row(scale, t, c)));
             sum[h][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[h][c]), d, sum[h][c]);
             if (panel_has_mins(s.scales))
-                sum[h][c] = _mm512_fmadd_ps(w.m, broadcast_float(&x->sum), sum[h][c]);
+                sum[h][c] = _mm512_fmadd_ps(w.m, broadcast_float(in_row(total, t, c)), sum[h][c]);
         }
     }
 }

@@ -167,10 +167,10 @@ VEC_INLINE void file_blocks(const struct product_tile *t, const struct file_rows
         vf d = _mm256_cvtph_ps(eight_halves(w, block));
         file_prefetch(w, block, file_block_bytes(Q), Q);
         UNROLL for (int c = 0; c < C; c++) acc[c] =
-            Q == QUANT_Q8_0 ? (vi){ 0 } : start(block_of(at, c)->minus_sum, Q);
-        file_add_unit(acc, w, (struct file_unit){ block, 0, 0, 0, 2 }, block_of(at, 0)->q, t->x_stride, Q, C);
+            Q == QUANT_Q8_0 ? (vi){ 0 } : start(*block_of(at, c).minus_sum, Q);
+        file_add_unit(acc, w, (struct file_unit){ block, 0, 0, 0, 2 }, block_of(at, 0).q, t->x_stride, Q, C);
         UNROLL for (int c = 0; c < C; c++) y[c] =
-            vf_fma(to_float(acc[c]), vf_mul(d, vf_set(block_of(at, c)->scale)), y[c]);
+            vf_fma(to_float(acc[c]), vf_mul(d, vf_set(*block_of(at, c).scale)), y[c]);
     }
 }
 

@@ -182,9 +182,9 @@ struct tile_place {
     float (*sums)[PANEL_ROWS]; // [rows], for a block of 256
 };
 
-VEC_INLINE const struct product_block *block_of(const struct tile_place at, int c)
+VEC_INLINE struct product_block block_of(const struct tile_place at, int c)
 {
-    return (const struct product_block *)(const void *)(at.t->x + (size_t)c * at.t->x_stride) + at.block;
+    return product_block(at.t->x + (size_t)c * at.t->x_stride, at.t->n_cols, at.block);
 }
 
 VEC_INLINE const struct product_super *super_of(const struct tile_place at, int c)
@@ -207,20 +207,20 @@ VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
-            start(block_of(at, c)->minus_sum, Q);
+            start(*block_of(at, c).minus_sum, Q);
         add_groups(
             acc,
-            (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 },
+            (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0).q, at.t->x_stride, v, 0, 8 },
             Q, C, kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
             struct tile_scale w = scale_of(at.header, s.scales, 0, v + i);
             UNROLL for (int c = 0; c < C; c++)
             {
-                const struct product_block *x = block_of(at, c);
+                struct product_block x = block_of(at, c);
                 float *y = at.t->y + c * PANEL_ROWS + (v + i) * VF;
-                vf sum = vf_fma(to_float(acc[i][c]), vf_mul(w.d, vf_set(x->scale)), vf_load(y));
-                vf_store(y, panel_has_mins(s.scales) ? vf_fma(w.m, vf_set(x->sum), sum) : sum);
+                vf sum = vf_fma(to_float(acc[i][c]), vf_mul(w.d, vf_set(*x.scale)), vf_load(y));
+                vf_store(y, panel_has_mins(s.scales) ? vf_fma(w.m, vf_set(*x.sum), sum) : sum);
             }
         }
     }
@@ -442,7 +442,7 @@ SIMD static float block_top(const float *x)
 
 static const struct int8_kernels int8_kernels = { block_top, round_block };
 
-static void quantise(const float *x, uint32_t n, struct product_block *out)
+static void quantise(const float *x, uint32_t n, void *out)
 {
     int8_blocks(&int8_kernels, x, n, out);
 }

@@ -99,7 +99,6 @@ static inline struct experts_packed experts_packed_of(const struct weight_produc
         p.at[packing] = p.stride;
         p.stride += product_packed_bytes(packing, n_cols);
     }
-    p.stride = (p.stride + 63) / 64 * 64;
     return p;
 }
 

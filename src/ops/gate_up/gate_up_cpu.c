@@ -62,7 +62,7 @@ struct gate_up_job {
     struct product_packings packings;
     struct product_split split;
     uint32_t n_rows, n_panels;
-    size_t local_stride, scratch_bytes;
+    size_t scratch_bytes;
     bool few;
 };
 
@@ -73,7 +73,6 @@ static struct gate_up_job job_of(const struct cpu_call *call, const struct produ
     for (uint32_t i = 0; i < 2; i++)
         product_init(&j.products[i], set->kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
     j.packings = product_packings_of(j.products, 2, j.args->n_cols);
-    j.local_stride = (j.packings.bytes + 63) / 64 * 64;
     j.split = product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols));
     j.n_panels = panel_count(j.args->n_out);
     j.scratch_bytes = product_scratch_bytes(&j.products[0]);
@@ -90,7 +89,7 @@ static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
     plan->local_bytes =
-        PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
+        PRODUCT_FEW * j.packings.bytes + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
 }
 
 static void normalise(const struct gate_up_job *j, uint32_t row, unsigned char *out)
@@ -103,7 +102,7 @@ static void normalise(const struct gate_up_job *j, uint32_t row, unsigned char *
 static void find_rows(struct gate_up_job *j)
 {
     unsigned char *at = j->few ? j->call->local : cpu_base(j->call, GATE_UP_WORK);
-    size_t stride = j->few ? j->local_stride : j->call->command->operands[GATE_UP_WORK].row_bytes;
+    size_t stride = j->few ? j->packings.bytes : j->call->command->operands[GATE_UP_WORK].row_bytes;
 
     for (uint32_t r = 0; j->few && (*j->call->fresh & 2) && r < j->n_rows; r++)
         normalise(j, r, at + r * stride);
@@ -132,7 +131,7 @@ static void finish_tile(const struct gate_up_job *j, uint32_t panel, uint32_t ro
 static void run_panel(const struct gate_up_job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
-    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->packings.bytes;
     uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
     struct product_panel gate = product_panel(&j->products[0], panel, end - first, scratch);
     struct product_panel up = product_panel(&j->products[1], panel, end - first, scratch + j->scratch_bytes);

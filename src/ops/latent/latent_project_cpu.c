@@ -81,7 +81,7 @@ static struct project_job job_of(const struct cpu_call *call, const struct produ
     struct project_job j = { .call = call, .args = cpu_args(call), .set = set };
 
     product_init(&j.product, set->kernels, cpu_weight(call, LATENT_PROJECT_W), j.args->exact);
-    j.packed_bytes = (product_packed_bytes(j.product.packing, j.args->n_cols) + 63) / 64 * 64;
+    j.packed_bytes = product_packed_bytes(j.product.packing, j.args->n_cols);
     j.split = product_split(call->step->n_rows, j.packed_bytes);
     j.head_panels =
         j.args->n_rows % PANEL_ROWS ? j.args->n_rows / PANEL_ROWS + 2 : j.args->n_rows / PANEL_ROWS;

@@ -142,7 +142,7 @@ static struct matmul_job job_of(const struct cpu_call *call, const struct produc
     };
 
     product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
-    j.packed_bytes = (product_packed_bytes(j.product.packing, args->n_cols) + 63) / 64 * 64;
+    j.packed_bytes = product_packed_bytes(j.product.packing, args->n_cols);
     j.split = product_split(j.n_rows, j.packed_bytes);
     j.n_panels = panel_count(args->n_rows);
     j.few = j.n_rows <= PRODUCT_FEW;

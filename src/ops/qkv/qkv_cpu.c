@@ -105,7 +105,6 @@ struct qkv_job {
     struct product_split split;
     uint32_t n_rows, n_panels; // of all three
     uint32_t head_panels;      // of a tile that is a head, or 0
-    size_t local_stride;
     bool few;
 };
 
@@ -118,7 +117,6 @@ static struct qkv_job job_of(const struct cpu_call *call, const struct product_s
         j.n_panels += panel_count(j.products[i].w->n_rows);
     }
     j.packings = product_packings_of(j.products, N_PRODUCTS, j.args->n_cols);
-    j.local_stride = (j.packings.bytes + 63) / 64 * 64;
     // of one packing; the others are similar
     j.split = product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols));
     j.few = j.n_rows <= PRODUCT_FEW;
@@ -141,7 +139,7 @@ static void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, co
                        : j.head_panels ? j.n_panels / j.head_panels
                                        : j.n_panels * j.split.n_blocks;
     plan->n_tiles[2] = j.head_panels ? 0 : j.n_rows;
-    plan->local_bytes = PRODUCT_FEW * j.local_stride + scratch;
+    plan->local_bytes = PRODUCT_FEW * j.packings.bytes + scratch;
 }
 
 static float *work_k(const struct qkv_job *j, uint32_t row)
@@ -169,7 +167,7 @@ static void normalise(const struct qkv_job *j, uint32_t row, unsigned char *out)
 static void find_rows(struct qkv_job *j)
 {
     unsigned char *at = j->few ? j->call->local : work_packed(j, 0);
-    size_t stride = j->few ? j->local_stride : j->call->command->operands[QKV_WORK].row_bytes;
+    size_t stride = j->few ? j->packings.bytes : j->call->command->operands[QKV_WORK].row_bytes;
 
     for (uint32_t r = 0; j->few && (*j->call->fresh & 2) && r < j->n_rows; r++)
         normalise(j, r, at + r * stride);
@@ -199,7 +197,7 @@ static void run_panel(const struct qkv_job *j, uint32_t which, uint32_t panel, u
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     const struct weight_product *p = &j->products[which];
-    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->packings.bytes;
     uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
     struct product_panel w = product_panel(p, panel, end - first, scratch);
 
