@@ -67,6 +67,17 @@ void file_map_ahead(const void *at, size_t bytes)
     (void)madvise((void *)first, (uintptr_t)at + bytes - first, MADV_WILLNEED);
 }
 
+void file_map_large_pages(const void *at, size_t bytes)
+{
+#if defined(MADV_HUGEPAGE)
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)at / page * page;
+
+    (void)madvise((void *)first, (uintptr_t)at + bytes - first, MADV_HUGEPAGE);
+#else
+    (void)at, (void)bytes;
+#endif
+}
+
 void file_map_close(struct file_map *map)
 {
     if (map->base)

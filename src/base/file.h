@@ -18,6 +18,10 @@ void file_map_forget(const struct file_map *map, const void *at, size_t bytes);
 
 // Has whole pages that touch [at, at + bytes) of a map read by the system, while the caller goes on.
 void file_map_ahead(const void *at, size_t bytes);
+
+// Asks the system to read and map [at, at + bytes) of a map, and what shares pages with it, in pages of 2 MB.
+// Some file systems of Linux can, for what is not in memory yet.
+void file_map_large_pages(const void *at, size_t bytes);
 // Whole, after interruptions too. False: errno says why.
 bool file_write_all(int fd, const void *bytes, size_t n);
 bool file_sync(int fd);

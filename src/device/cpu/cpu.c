@@ -480,6 +480,9 @@ static bool cpu_weight_take(struct device *d, const struct weight_source *source
                           .name = source->name };
     w->buffer =
         (struct buffer){ .device = d, .host = (void *)(uintptr_t)source->data, .bytes = source->bytes };
+    if (cpu->options.no_repack &&
+        !d->uses_file) // else a page that is missing would be read with 2 MB around it
+        file_map_large_pages(source->data, source->bytes);
     if (!pack || cpu->options.table->pack(cpu->features, cpu->pool, source, w, &packed))
         return true;
     if (packed.code != ERR_NONE && err)
