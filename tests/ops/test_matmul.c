@@ -174,7 +174,7 @@ static void every_processor_gives_the_same_bits(void **state)
 static void weights_left_in_the_file_give_the_same_bits(void **state)
 {
     // Few rows, for which some formats have tiles of their own; some of a matrix's tiles; a panel that is
-    // expanded. The last panel of 70 has six rows.
+    // expanded. The last panel of 70 has six rows. Rows of fp32 are no multiple of a line.
     static const uint32_t rows[] = { 1, 2, 3, 4, 5, 9, 17, 41 };
     uint32_t sets[8], n_sets = bench_features(sets) - 1;
 
@@ -182,9 +182,11 @@ static void weights_left_in_the_file_give_the_same_bits(void **state)
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                struct matmul_shape s = {
-                    .format = q, .n_out = 70, .n_cols = 512, .n_rows = rows[r], .uneven = r % 2
-                };
+                struct matmul_shape s = { .format = q,
+                                          .n_out = 70,
+                                          .n_cols = q == QUANT_F32 ? 523 : 512,
+                                          .n_rows = rows[r],
+                                          .uneven = r % 2 };
                 struct cpu_options o = { .features = sets[i], .no_repack = true, .n_threads = 2 };
                 struct result packed = product(&(struct cpu_options){ .features = sets[i] }, &s, NULL);
                 struct result file = product(&o, &s, NULL);

@@ -107,7 +107,9 @@ size_t product_scratch_bytes(const struct weight_product *p)
 static bool reads_file(const struct weight_product *p, uint32_t n_rows)
 {
     return p->w->layout != LAYOUT_PANELS && n_rows <= p->kernels->file_rows &&
-           p->kernels->file[p->w->format] && p->tiles == p->kernels->integer[p->w->format];
+           p->kernels->file[p->w->format] &&
+           (p->packing == PACKING_F32) ==
+               (p->w->format == QUANT_F32); // else fp32 is multiplied by decoded integers
 }
 
 struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
