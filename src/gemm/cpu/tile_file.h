@@ -66,9 +66,11 @@ VEC_INLINE vf first_halves(const struct file_rows *w, uint64_t offset)
 }
 
 // Asks for the part of the next eight rows that lies where the bytes [first, last) of these lie in one.
-// Q6_K's are too long for the first cache.
+// Q6_K's are too long for the first cache. The empty asm keeps the compiler from collecting the prefetches of
+// a block of 256: a core has fewer lines under way, and a third of the speed is lost.
 VEC_INLINE void file_prefetch(const struct file_rows *w, uint64_t first, uint32_t n, const enum quant Q)
 {
+    __asm__ volatile("");
     for (uint32_t i = 0; i < FILE_ROWS * n; i += 64) {
         const unsigned char *at = w->at[0] + w->ahead + FILE_ROWS * first + i;
         if (Q == QUANT_Q6_K)
@@ -288,13 +290,13 @@ VEC_INLINE struct file_scales q6_k_scales(const struct file_rows *w, uint64_t bl
 VEC_INLINE void add_q6_k(struct tile_place at, const struct file_rows *w, uint64_t block, vf sum[TILE_ROWS],
                          const int C)
 {
-    const uint32_t share = sizeof(struct q6_k) / 2;
+    const uint32_t share = sizeof(struct q6_k) / 8;
     struct file_scales s = q6_k_scales(w, block);
 
     for (uint32_t half = 0; half < 2; half++) {
-        file_prefetch(w, block + half * share, share, QUANT_Q6_K);
         UNROLL for (int j = 0; j < 4; j++, at.sub++)
         {
+            file_prefetch(w, block + at.sub * share, share, QUANT_Q6_K);
             __m256i rows[FILE_ROWS];
             vi scale = s.scales[2 * half + (uint32_t)j / 2] << (j % 2 ? 0 : 16);
             vf d[2] = { vf_mul(s.d, to_float(scale << 8 >> 24)), vf_mul(s.d, to_float(scale >> 24)) };
