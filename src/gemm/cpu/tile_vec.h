@@ -10,6 +10,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 // Keeps a loop over passes a loop: some compilers unroll it for some formats, which is slower.
 #define ROLLED(v) __asm__("" : "+r"(v))
+// Keeps loads in the loop over passes: gcc would broadcast all of X before it and store the copies.
+#define LOADED_HERE(p) __asm__("" : "+r"(p))
 
 #if defined(INGOT_FEW_TILES) // see tile_avx512.c
 enum { TILE_ROWS = 2 };
@@ -202,16 +204,16 @@ VEC_INLINE vi start(int32_t minus_sum, const enum quant Q)
 VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const int C, const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
+    const int8_t *q = block_of(at, 0).q;
     acc_t acc;
 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
+        LOADED_HERE(q);
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
             start(*block_of(at, c).minus_sum, Q);
-        add_groups(
-            acc,
-            (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0).q, at.t->x_stride, v, 0, 8 },
-            Q, C, kind);
+        add_groups(acc, (struct tile_columns){ at.header + s.header_bytes, q, at.t->x_stride, v, 0, 8 }, Q, C,
+                   kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
             struct tile_scale w = scale_of(at.header, s.scales, 0, v + i);
@@ -255,6 +257,7 @@ VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum 
 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
+        LOADED_HERE(x);
         struct tile_columns r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8 };
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
             start(minus_sum(super_of(at, c), s.scales, unit), Q);
