@@ -79,7 +79,8 @@ VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum qu
         _mm256_setzero_si256();
     UNROLL for (int g = r.first; g < r.last; g++)
     {
-        __m256i w0 = (__m256i)group(r.lines, Q, g, r.v), w1 = (__m256i)group(r.lines, Q, g, r.v + 1);
+        __m256i w0 = (__m256i)(r.wide ? line(r.lines, g, r.v) : group(r.lines, Q, g, r.v)),
+                w1 = (__m256i)(r.wide ? line(r.lines, g, r.v + 1) : group(r.lines, Q, g, r.v + 1));
         UNROLL for (int c = 0; c < C; c++)
         {
             __m256i x = broadcast(r.x + (size_t)c * r.x_stride + 4 * g);
@@ -108,13 +109,84 @@ SIMD static void round_block(const float *x, float factor, int8_t *out)
     _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
 }
 
+// Panels as panel_wide lays them out, but with integers as group() gives them: small ones have the faster
+// products. For the formats of `expand` alone.
+VEC_INLINE void expand_header(const struct tile_place at, unsigned char *out, const enum quant Q)
+{
+    const enum panel_scales scales = panel_shapes[Q].scales;
+    const int n_units = panel_by_16(scales) ? 16 : 8;
+
+    for (int v = 0; v < VECTORS; v++) {
+        unsigned char *to = out + v * (int)sizeof(vf);
+        for (int unit = 0; unit < n_units; unit++)
+            vf_store((float *)(void *)(to + unit * PANEL_LINE), unit_scale(at, Q, (uint32_t)unit, v));
+        if (!panel_has_mins(scales))
+            continue;
+        UNROLL for (int p = 0; p < n_units / 2; p++)
+        {
+            vi pair = min_pair(at.header, scales, p, v);
+            memcpy(to + (n_units + p) * PANEL_LINE, &pair, sizeof pair);
+        }
+        vf_store((float *)(void *)(to + (n_units + n_units / 2) * PANEL_LINE), min_scale(at.header, v));
+    }
+}
+
+VEC_INLINE void expand_supers(const unsigned char *header, uint32_t n_cols, unsigned char *out,
+                              const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q], wide = panel_wide(Q);
+
+    for (uint32_t n = n_cols / PANEL_SUPER; n; n--) {
+        expand_header((struct tile_place){ .header = header }, out, Q);
+        prefetch(header, s.header_bytes);
+        header += s.header_bytes;
+        out += wide.header_bytes;
+        for (uint32_t sub = 0; sub < SUPER_SUBS; sub++, header += s.sub_bytes, out += wide.sub_bytes) {
+            prefetch(header, s.sub_bytes);
+            UNROLL for (int g = 0; g < 8; g++) for (int v = 0; v < VECTORS; v++)
+            {
+                vi bytes = group(header, Q, g, v);
+                memcpy(out + g * PANEL_LINE + v * (int)sizeof bytes, &bytes, sizeof bytes);
+            }
+        }
+    }
+}
+
+SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
+{
+    if (q == QUANT_Q4_K)
+        expand_supers(panel, n_cols, out, QUANT_Q4_K);
+    else if (q == QUANT_Q5_K)
+        expand_supers(panel, n_cols, out, QUANT_Q5_K);
+    else
+        expand_supers(panel, n_cols, out, QUANT_Q6_K);
+}
+
+#define TILE_WIDE(kind, Q, C)                                              \
+    SIMD static void wide_##kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                                      \
+        clear(t->y, C);                                                    \
+        tile_supers(t, QUANT_##Q, C, DOT_##kind, true);                    \
+    }
+#define WIDE_NAME(kind, Q, C) , wide_##kind##_##Q##_##C
+#define WIDE_TILES(Q, kind)        \
+    UP_TO_ROWS(TILE_WIDE, kind, Q) \
+    static product_tile_fn *const wide_##kind##_##Q[] = { NULL UP_TO_ROWS(WIDE_NAME, kind, Q) };
+#define WIDE_FORMATS(X, kind) X(Q4_K, kind) X(Q5_K, kind) X(Q6_K, kind)
+#define WIDE_ENTRY(Q, kind)   [QUANT_##Q] = wide_##kind##_##Q,
+WIDE_FORMATS(WIDE_TILES, MADD)
+WIDE_FORMATS(WIDE_TILES, VNNI)
+
 QUANT_BLOCK_FORMATS(INT_TILES, MADD)
 QUANT_BLOCK_FORMATS(INT_TILES, VNNI)
 QUANT_FORMATS(EXACT_TILES, EXACT)
 
 #include "gemm/cpu/tile_file.h"
 
-#define FROM_FILE .file = product_file_tiles, .file_rows = TILE_ROWS
-const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD, FROM_FILE),
-                             product_avx_vnni = PRODUCT_KERNELS(VNNI, FROM_FILE);
+// clang-format off
+#define MORE(kind) .file = product_file_tiles, .file_rows = TILE_ROWS, .expand = expand, \
+                   .wide = { WIDE_FORMATS(WIDE_ENTRY, kind) }
+const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD, MORE(MADD)),
+                             product_avx_vnni = PRODUCT_KERNELS(VNNI, MORE(VNNI));
+// clang-format on
 #endif

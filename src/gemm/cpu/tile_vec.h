@@ -37,6 +37,7 @@ struct tile_columns {
     const int8_t *x;
     size_t x_stride;
     int v, first, last;
+    bool wide; // lines are those of panel_wide: bytes as group() gives them
 };
 
 // Defined by the including file. SIGNED_WEIGHTS: integers have their sign; else they are as stored.
@@ -176,11 +177,12 @@ VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum pa
                                 scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
 }
 
-// A block of columns, the same for all rows of a tile.
+// A block of columns, the same for all rows of a tile. wide: of a panel as `expand` lays it out.
 struct tile_place {
     const struct product_tile *t;
     const unsigned char *header;
     uint32_t block, sub;
+    bool wide;
     float (*sums)[PANEL_ROWS]; // [rows], for a block of 256
 };
 
@@ -212,8 +214,9 @@ VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const 
         LOADED_HERE(q);
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
             start(*block_of(at, c).minus_sum, Q);
-        add_groups(acc, (struct tile_columns){ at.header + s.header_bytes, q, at.t->x_stride, v, 0, 8 }, Q, C,
-                   kind);
+        add_groups(acc,
+                   (struct tile_columns){ at.header + s.header_bytes, q, at.t->x_stride, v, 0, 8, false }, Q,
+                   C, kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
             struct tile_scale w = scale_of(at.header, s.scales, 0, v + i);
@@ -244,11 +247,24 @@ VEC_INLINE int32_t minus_sum(const struct product_super *x, const enum panel_sca
     return panel_by_16(scales) ? x->minus_sum[unit] : x->minus_sum[2 * unit] + x->minus_sum[2 * unit + 1];
 }
 
+// Expanded panels have the integers as bytes, and scales and minimums' scales multiplied out.
+VEC_INLINE struct panel_shape shape_of(const enum quant Q, const bool wide)
+{
+    return wide ? panel_wide(Q) : panel_shapes[Q];
+}
+
+VEC_INLINE vf unit_scale(const struct tile_place at, const enum quant Q, uint32_t unit, int v)
+{
+    if (at.wide)
+        return vf_load((const float *)(const void *)(at.header + unit * PANEL_LINE) + v * VF);
+    return scale_of(at.header, panel_shapes[Q].scales, unit, v).d;
+}
+
 // half: for formats with a scale for each 16 columns, the first or second 16 of a sub-block.
 VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum quant Q, const int C,
                          const enum dot kind)
 {
-    const struct panel_shape s = panel_shapes[Q];
+    const struct panel_shape s = shape_of(Q, at.wide);
     const bool by16 = panel_by_16(s.scales);
     const uint32_t unit = by16 ? 2 * at.sub + (uint32_t)half : at.sub;
     const unsigned char *lines = at.header + s.header_bytes + at.sub * s.sub_bytes;
@@ -258,13 +274,13 @@ VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
         LOADED_HERE(x);
-        struct tile_columns r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8 };
+        struct tile_columns r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8, at.wide };
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
             start(minus_sum(super_of(at, c), s.scales, unit), Q);
         add_groups(acc, r, Q, C, kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
-            vf d = scale_of(at.header, s.scales, unit, v + i).d;
+            vf d = unit_scale(at, Q, unit, v + i);
             UNROLL for (int c = 0; c < C; c++)
             {
                 float *sum = at.sums[c] + (v + i) * VF;
@@ -286,22 +302,27 @@ VEC_INLINE vi min_pair(const unsigned char *header, const enum panel_scales scal
     return (vi)(low | ((vi_16)line(header + 128, 2, v) >> (odd + pair / 2 * 2) & 48));
 }
 
+VEC_INLINE vf min_scale(const unsigned char *header, int v)
+{
+    return vf_mul(halves_to_float(header + 64, v), vf_set(1 << SUPER_SUM_SHIFT));
+}
+
 VEC_INLINE void subtract_mins(const struct tile_place at, const enum panel_scales scales, const int C, int v)
 {
-    const int n_pairs = panel_by_16(scales) ? 8 : 4;
-    vf d = vf_mul(halves_to_float(at.header + 64, v), vf_set(1 << SUPER_SUM_SHIFT));
+    const int n_units = panel_by_16(scales) ? 16 : 8;
     vi acc[TILE_ROWS];
 
     UNROLL for (int c = 0; c < C; c++) acc[c] = (vi){ 0 };
-    UNROLL for (int p = 0; p < n_pairs; p++)
+    UNROLL for (int p = 0; p < n_units / 2; p++)
     {
-        vi m = min_pair(at.header, scales, p, v);
+        vi m = at.wide ? line(at.header, n_units + p, v) : min_pair(at.header, scales, p, v);
         UNROLL for (int c = 0; c < C; c++)
         {
             const struct product_super *x = super_of(at, c);
-            acc[c] = add_pairs(acc[c], m, n_pairs == 8 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p);
+            acc[c] = add_pairs(acc[c], m, n_units == 16 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p);
         }
     }
+    vf d = at.wide ? (vf)line(at.header, n_units + n_units / 2, v) : min_scale(at.header, v);
     UNROLL for (int c = 0; c < C; c++)
     {
         float *sum = at.sums[c] + v * VF;
@@ -311,17 +332,20 @@ VEC_INLINE void subtract_mins(const struct tile_place at, const enum panel_scale
 
 // Blocks of 256 columns, as in tile_avx512.c; their sums are in memory as well.
 VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C,
-                            const enum dot kind)
+                            const enum dot kind, const bool wide)
 {
-    const struct panel_shape s = panel_shapes[Q];
+    const struct panel_shape s = shape_of(Q, wide);
     _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
-    struct tile_place at = { .t = t, .header = t->w, .sums = sums };
+    struct tile_place at = { .t = t, .header = t->w, .sums = sums, .wide = wide };
 
-    for (; at.block < t->n_cols / PANEL_SUPER; at.block++, at.header += panel_block_bytes(Q)) {
+    for (; at.block < t->n_cols / PANEL_SUPER;
+         at.block++, at.header += s.header_bytes + SUPER_SUBS * s.sub_bytes) {
         clear(sums[0], C);
-        prefetch(at.header, s.header_bytes);
+        if (!wide)
+            prefetch(at.header, s.header_bytes);
         for (at.sub = 0; at.sub < SUPER_SUBS; at.sub++) {
-            prefetch(at.header + s.header_bytes + at.sub * s.sub_bytes, s.sub_bytes);
+            if (!wide)
+                prefetch(at.header + s.header_bytes + at.sub * s.sub_bytes, s.sub_bytes);
             add_unit(at, 0, Q, C, kind);
             if (panel_by_16(s.scales))
                 add_unit(at, 1, Q, C, kind);
@@ -342,7 +366,7 @@ VEC_INLINE void tile_int(const struct product_tile *t, const enum quant Q, const
 {
     clear(t->y, C);
     if (panel_shapes[Q].columns == PANEL_SUPER)
-        tile_supers(t, Q, C, kind);
+        tile_supers(t, Q, C, kind, false);
     else
         tile_blocks(t, Q, C, kind);
 }
