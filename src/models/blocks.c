@@ -1,34 +1,42 @@
 // blocks.c - see blocks.h.
 #include "models/blocks.h"
+#include "ops/attend_block/attend_block.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
-struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
-                        struct tensor angles)
+static struct qkv qkv_of(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                         struct tensor angles)
 {
     const struct layer_config *c = stage_layer_config(s, l);
     const struct layer_weights *w = stage_layer(s, l);
-    struct tensor q = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP);
+
+    return (struct qkv){ .q = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP),
+                         .in = x,
+                         .norm = w->attn_norm,
+                         .wq = w->q,
+                         .wk = w->k,
+                         .wv = w->v,
+                         .bq = w->q_bias,
+                         .bk = w->k_bias,
+                         .bv = w->v_bias,
+                         .q_norm = w->q_norm,
+                         .k_norm = w->k_norm,
+                         .angles = angles,
+                         .pages = s->pages[l - s->first],
+                         .pairs = s->model->pairs,
+                         .eps = s->model->factors.eps };
+}
+
+struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                        struct tensor angles)
+{
+    struct qkv m = qkv_of(t, s, l, x, angles);
 
     tape_label(t, "layer%u.qkv", l);
-    op_qkv(t, (struct qkv){ .q = q,
-                            .in = x,
-                            .norm = w->attn_norm,
-                            .wq = w->q,
-                            .wk = w->k,
-                            .wv = w->v,
-                            .bq = w->q_bias,
-                            .bk = w->k_bias,
-                            .bv = w->v_bias,
-                            .q_norm = w->q_norm,
-                            .k_norm = w->k_norm,
-                            .angles = angles,
-                            .pages = s->pages[l - s->first],
-                            .pairs = s->model->pairs,
-                            .eps = s->model->factors.eps });
-    return q;
+    op_qkv(t, m);
+    return m.q;
 }
 
 // norm(in W^T): a projection whose whole row is normalised.
@@ -159,12 +167,35 @@ void block_attend(struct tape *t, const struct model_stage *s, uint32_t l, struc
     block_attended(t, s, l, x, a.out);
 }
 
+// In one operation: measured for layers with experts alone.
+static bool attention_in_one(struct tape *t, const struct model_stage *s, uint32_t l, const struct qkv *m,
+                             struct attend a)
+{
+    const struct layer_weights *w = stage_layer(s, l);
+    struct tensor x = m->in;
+
+    if (s->model->n_experts == 0 || s->model->n_ranks || w->attn_out_norm)
+        return false;
+    a.out = tape_tensor(t, a.q.n_cols, ROWS_STEP);
+    a.scale = s->model->factors.attend;
+    tape_label(t, "layer%u.attention", l);
+    return op_attend_block(t, &(struct attend_block){
+                                  .qkv = *m,
+                                  .attend = a,
+                                  .out = { .out = x, .in = a.out, .w = w->o, .bias = w->o_bias, .add = x } });
+}
+
 void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                      struct tensor angles)
 {
-    struct tensor q = block_qkv(t, s, l, x, angles);
+    struct qkv m = qkv_of(t, s, l, x, angles);
+    struct attend a = { .q = m.q, .window = stage_layer_config(s, l)->window };
 
-    block_attend(t, s, l, x, (struct attend){ .q = q, .window = stage_layer_config(s, l)->window });
+    if (attention_in_one(t, s, l, &m, a))
+        return;
+    tape_label(t, "layer%u.qkv", l);
+    op_qkv(t, m);
+    block_attend(t, s, l, x, a);
 }
 
 void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
+#include "ops/attend_block/attend_block.h"
 #include "ops/embed/embed.h"
 #include "ops/latent/latent.h"
 #include "ops/matmul/matmul.h"
@@ -45,8 +46,8 @@ static bool multiplies(uint32_t op)
     return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_three || op == OP_matmul_normed ||
            op == OP_qkv || op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts ||
            op == OP_route || op == OP_latent_project || op == OP_latent_qk || op == OP_latent_block ||
-           op == OP_experts_up || op == OP_experts_down || op == OP_moe || op == OP_lora ||
-           op == OP_matmul_adapted || op == OP_qkv_adapted || op == OP_gate_up_adapted;
+           op == OP_attend_block || op == OP_experts_up || op == OP_experts_down || op == OP_moe ||
+           op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted || op == OP_gate_up_adapted;
 }
 
 static void add_weight(struct cost *cost, const struct command *c, uint32_t operand, uint32_t n_rows)
@@ -122,9 +123,8 @@ static double both_bytes(const struct page_shape *s)
     return token_bytes(s, s->k_format) + token_bytes(s, s->v_format);
 }
 
-static void add_attention(struct cost *cost, const struct command *c, const struct step *step)
+static void add_attention(struct cost *cost, const struct attend_args *a, const struct step *step)
 {
-    const struct attend_args *a = (const void *)c->args;
     struct reach r = reach_of(step, a->window);
     double dims = a->pages.head_dim + (a->latent_dims ? a->latent_dims : a->pages.head_dim);
 
@@ -152,18 +152,26 @@ static void add_pages(struct cost *cost, const struct command *c, const struct s
     const struct rope_store_args *rope = (const void *)c->args;
     const struct qkv_args *qkv = (const void *)c->args;
     const struct latent_store_args *latent = (const void *)c->args;
+    const struct attend_block_args *block = (const void *)c->args;
 
     if (c->op == OP_attend || c->op == OP_latent_attend)
-        add_attention(cost, c, step);
+        add_attention(cost, (const void *)c->args, step);
     else if (c->op == OP_attend_all)
         add_attention_of_all(cost, c, step);
     else if (c->op == OP_rope_store)
         cost->page_bytes += both_bytes(&rope->pages) * step->n_rows;
-    else if (c->op == OP_qkv || c->op == OP_qkv_adapted) // whose arguments begin alike
+    else if (c->op == OP_qkv || c->op == OP_qkv_adapted || c->op == OP_attend_block) // whose arguments begin
+                                                                                     // alike
         cost->page_bytes += both_bytes(&qkv->rope.pages) * step->n_rows;
     else if (c->op == OP_latent_store || c->op == OP_latent_qk ||
              c->op == OP_latent_block) // whose arguments begin with the store's
         cost->page_bytes += token_bytes(&latent->pages, latent->pages.k_format) * step->n_rows;
+    if (c->op == OP_attend_block)
+        add_attention(cost,
+                      &(struct attend_args){ .pages = block->qkv.rope.pages,
+                                             .n_heads = block->qkv.rope.n_heads,
+                                             .window = block->window },
+                      step);
 }
 
 // ---- all

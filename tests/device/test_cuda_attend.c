@@ -59,6 +59,58 @@ static void attention_of_many_blocks(void **state)
         }
 }
 
+// One launch, and what it leaves to the parts: formats, biases, other heads, pages of F32. Pasts of one page,
+// of one turn of a block and of several, and such that are split. n_out: dims that are not rotated.
+static void blocks_of_one_row(void **state)
+{
+    static const uint32_t pasts[] = { 0, 15, 16, 40, 127, 128, 255, 256, 300, 470, 600 };
+    static const struct {
+        enum quant format, other;
+        uint32_t head_dim, n_heads, n_kv_heads, n_cols, n_out, window;
+        bool head_norm, bias, fused;
+    } blocks[] = { { QUANT_Q4_0, QUANT_F32, 128, 32, 4, 2048, 0, 0, true, false, true },
+                   { QUANT_Q8_0, QUANT_F32, 128, 32, 4, 2048, 0, 0, true, false, true },
+                   { QUANT_Q4_0, QUANT_F32, 128, 12, 1, 2880, 64, 0, false, false, true },
+                   { QUANT_Q4_0, QUANT_F32, 128, 16, 16, 2048, 0, 0, true, false, true },
+                   { QUANT_Q4_0, QUANT_F32, 128, 20, 4, 4096, 0, 200, false, false, true },
+                   { QUANT_Q8_0, QUANT_F32, 128, 3, 3, 544, 32, 33, true, false, true },
+                   { QUANT_Q4_0, QUANT_Q8_0, 128, 8, 2, 1024, 0, 0, true, false, false },
+                   { QUANT_Q5_0, QUANT_F32, 128, 8, 2, 1024, 0, 0, true, false, false },
+                   { QUANT_Q4_0, QUANT_F32, 128, 8, 2, 1024, 0, 0, true, true, false },
+                   { QUANT_Q4_0, QUANT_F32, 64, 8, 2, 1024, 0, 0, false, false, false } };
+    static const enum kv_format kinds[] = { KV_F16, KV_BF16, KV_Q8_0 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        for (uint32_t n = 0; n < sizeof pasts / sizeof *pasts; n++) {
+            struct op_shape c = { .format = blocks[i].format,
+                                  .other = blocks[i].other == QUANT_F32 ? 0 : blocks[i].other,
+                                  .rows = 1,
+                                  .most_rows = 1,
+                                  .past = pasts[n],
+                                  .window = blocks[i].window,
+                                  .head_dim = blocks[i].head_dim,
+                                  .n_heads = blocks[i].n_heads,
+                                  .n_kv_heads = blocks[i].n_kv_heads,
+                                  .n_cols = blocks[i].n_cols,
+                                  .n_out = blocks[i].n_out,
+                                  .k_format = kinds[(i + n) % 3],
+                                  .v_format = kinds[(i + n) % 3],
+                                  .head_norm = blocks[i].head_norm,
+                                  .bias = blocks[i].bias,
+                                  .pairs = n % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                                  .limit = 1e-4 };
+            struct sides s;
+            sides_open(&s, gpu, &c, record_attend_block);
+            struct cuda_tape *native = s.fast.tape->native;
+            assert_int_equal(native->plan.n_launches == 1, blocks[i].fused);
+            sides_compare(&s, "attend_block", &c);
+            check_graph(&s.fast);
+            sides_close(&s);
+        }
+}
+
 // One sequence whose last row is the row alone: all rows of slot 0, its positions in turn; the last query.
 static void last_row_alike(struct side *s, const struct op_shape *c, uint32_t outputs)
 {
@@ -138,6 +190,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_few_rows),
         cmocka_unit_test(attention_of_many_blocks),
+        cmocka_unit_test(blocks_of_one_row),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);

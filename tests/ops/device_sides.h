@@ -9,6 +9,7 @@
 #include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
 #include "ops/attend/attend.h"
+#include "ops/attend_block/attend_block.h"
 #include "ops/embed/embed.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/matmul.h"
@@ -338,6 +339,31 @@ static inline void record_attend_out(struct side *s, const struct op_shape *c)
     a.out = c->n_cols ? side_tensor(s, n_q, ROWS_STEP) : tape_tensor(s->tape, n_q, ROWS_STEP);
     op_attend(s->tape, a);
     op_matmul(s->tape, (struct matmul){ .out = x, .in = a.out, .w = w, .add = x });
+}
+
+// A layer's attention from the norm to the residual.
+static inline void record_attend_block(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    struct attend_block b = { .qkv = { .norm = side_vector(s, c->n_cols),
+                                       .wq = side_weight(s, c->format, n_q, c->n_cols),
+                                       .wk = side_weight(s, c->format, n_kv, c->n_cols),
+                                       .wv = side_weight(s, c->other ? c->other : c->format, n_kv, c->n_cols),
+                                       .bq = c->bias ? side_vector(s, n_q) : NULL,
+                                       .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                                       .k_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                                       .angles = side_tensor(s, c->head_dim - c->n_out, ROWS_STEP),
+                                       .pages = side_pages(s, c),
+                                       .pairs = c->pairs,
+                                       .eps = 1e-6f },
+                              .attend = { .scale = 1 / sqrtf((float)c->head_dim), .window = c->window },
+                              .out = { .w = side_weight(s, c->format, c->n_cols, n_q) } };
+
+    b.qkv.q = b.attend.q = tape_tensor(s->tape, n_q, ROWS_STEP);
+    b.attend.out = b.out.in = tape_tensor(s->tape, n_q, ROWS_STEP);
+    b.attend.pages = b.qkv.pages;
+    b.qkv.in = b.out.add = b.out.out = side_tensor(s, c->n_cols, ROWS_STEP);
+    assert_true(op_attend_block(s->tape, &b));
 }
 
 // b is normalised where there is a bias.

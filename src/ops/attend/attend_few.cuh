@@ -26,6 +26,7 @@
 #include "device/cuda/tile.cuh"
 #include "ops/attend/attend_few_page.cuh"
 #ifndef CUDA_EMULATED // which has no packing
+#include "device/cuda/words.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
 #endif
 
@@ -55,6 +56,7 @@ struct seen_range {
 
 struct few_job { // a block's: heads [head, head + n_heads); splits of `each` pages from page `first` on
     u32 head, n_heads, kv, first, end, each, n_splits, n_blocks;
+    u32 tile, block; // of the launch's rows and tiles; of the tile's blocks
 };
 
 static __device__ __forceinline__ struct seen_range range_of(const struct attend_params &p, u32 row)
@@ -74,21 +76,23 @@ static __device__ __forceinline__ struct seen_range range_of(const struct attend
     return r;
 }
 
-template <class S>
-static __device__ __forceinline__ struct few_job job_of(const struct attend_params &p,
-                                                        const struct seen_range &r)
+// Of a row's tile that at most n_blocks blocks share, block number `block`.
+static __device__ __forceinline__ struct few_job
+job_of(const struct attend_params &p, const struct seen_range &r, u32 tile, u32 block, u32 n_blocks)
 {
     constexpr u32 most = ATTEND_FEW_HEADS;
     u32 group = p.args.n_heads / p.args.pages.n_kv_heads, n_tiles = (group + most - 1) / most;
-    u32 kv = blockIdx.y / n_tiles, at = blockIdx.y % n_tiles * most;
+    u32 kv = tile / n_tiles, at = tile % n_tiles * most;
     struct few_job j = { .head = kv * group + at, .n_heads = min(group - at, most), .kv = kv };
 
+    j.tile = blockIdx.z * gridDim.y + tile;
+    j.block = block;
     j.first = r.first / PAGE_TOKENS;
     j.end = r.position / PAGE_TOKENS + 1;
     u32 n = j.end - j.first;
     j.each = n <= p.alone_pages ? n : max((n + p.n_splits - 1) / p.n_splits, p.fewest_pages);
     j.n_splits = (n + j.each - 1) / j.each;
-    j.n_blocks = min(j.n_splits, (u32)gridDim.x);
+    j.n_blocks = min(j.n_splits, n_blocks);
     return j;
 }
 
@@ -312,6 +316,14 @@ static __device__ __noinline__ void put_packed(const struct packed_out next, u32
 template <class S>
 static __device__ __forceinline__ void put_result(const struct attend_params &p, u32 at, f32 v)
 {
+#ifndef CUDA_EMULATED
+    if constexpr (S::hands_on) { // to other blocks, as words
+        f32 next = __shfl_down_sync(~0u, v, 1);
+        if (at % 2 == 0)
+            publish_pair((u32 *)p.out + at / 2, v, next);
+        return;
+    }
+#endif
     p.out[(u64)blockIdx.z * p.args.n_heads * S::value + at] = v;
 #ifndef CUDA_EMULATED
     if (p.packed_out.at)
@@ -494,8 +506,7 @@ template <class S, bool SINKS>
 static __device__ __forceinline__ void combine_splits(const struct attend_params &p, const struct few_job &j,
                                                       struct few_room<S> &room)
 {
-    u32 *counters = p.arrived + ((u64)blockIdx.z * gridDim.y + blockIdx.y) * 2, first = blockIdx.x,
-        end = first + 1;
+    u32 *counters = p.arrived + (u64)j.tile * 2, first = j.block, end = first + 1;
 
     __syncthreads();
 #ifdef CUDA_EMULATED // blocks run one after another there: the last one does it for all
@@ -539,7 +550,7 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
         return;
     }
     struct seen_range r = range_of(p, row);
-    struct few_job j = job_of<S>(p, r);
+    struct few_job j = job_of(p, r, blockIdx.y, blockIdx.x, gridDim.x);
     if (blockIdx.x >= j.n_blocks) // need not wait: row 0's first block does, so this launch ends after the
                                   // ones it depends on
         return;

@@ -16,7 +16,8 @@ template <u32 KEY, u32 VALUE, u32 PARTS, u32 THREADS, u32 FORMAT, bool LATENT> s
         steps = KEY / PARTS / 16,                            // of a warp: of 16 dims of a key
         rows = VALUE / PARTS / 16,                           // of 16 dims of a value
         words = FORMAT == KV_Q8_0 ? 2 : 4;                   // of a lane in 16 dims of a page
-    static constexpr bool latent = LATENT,                   // values are the first dims of the keys
+    static constexpr bool hands_on = false,                  // results become words (device/cuda/words.cuh)
+        latent = LATENT,                                     // values are the first dims of the keys
         bf16 = FORMAT != KV_F16;                             // what is multiplied
     static constexpr f32 divide = FORMAT == KV_F16 ? 64 : 1; // of queries, as fp16 ends at 65,504
 };

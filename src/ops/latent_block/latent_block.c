@@ -2,14 +2,6 @@
 #include "ops/latent_block/latent_block.h"
 #include <string.h>
 #include "ops/ops.h"
-#include "ops/trellis/trellis.h"
-
-// Whether the matrix is multiplied by matmul alone, and has this shape.
-static bool is_plain(const struct weight *w, uint32_t n_rows, uint32_t n_cols)
-{
-    return w && !w->lora && !trellis_multiplies(w) && w->n_rows == n_rows && w->n_cols == n_cols &&
-           n_cols % quant_info(w->format)->block_elements == 0;
-}
 
 static bool is_norm(const struct weight *w, uint32_t n_cols)
 {
@@ -28,10 +20,12 @@ static bool parts_fit(const struct latent_block *b)
            n_rotated % 2 == 0 && !b->down.u && !b->up.v && !b->out.bias && b->out.out.id == b->down.in.id &&
            b->out.add.id == b->down.in.id && is_norm(b->down.norm, n_cols) &&
            is_norm(b->up.norm, b->down.out.n_cols) && is_norm(b->store.norm, latent) &&
-           is_plain(b->down.w, b->down.out.n_cols, n_cols) && is_plain(b->down.v, s->head_dim, n_cols) &&
-           is_plain(b->up.w, n_heads * n_q, b->down.out.n_cols) &&
-           is_plain(b->absorb.w, n_heads * latent, n_q - n_rotated) &&
-           is_plain(b->expand.w, n_heads * n_value, latent) && is_plain(b->out.w, n_cols, n_heads * n_value);
+           matmul_is_plain(b->down.w, b->down.out.n_cols, n_cols) &&
+           matmul_is_plain(b->down.v, s->head_dim, n_cols) &&
+           matmul_is_plain(b->up.w, n_heads * n_q, b->down.out.n_cols) &&
+           matmul_is_plain(b->absorb.w, n_heads * latent, n_q - n_rotated) &&
+           matmul_is_plain(b->expand.w, n_heads * n_value, latent) &&
+           matmul_is_plain(b->out.w, n_cols, n_heads * n_value);
 }
 
 static struct latent_block_args args_of(const struct tape *t, const struct latent_block *b)

@@ -19,6 +19,12 @@ bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_
     return true;
 }
 
+bool matmul_is_plain(const struct weight *w, uint32_t n_rows, uint32_t n_cols)
+{
+    return w && !w->lora && !trellis_multiplies(w) && w->n_rows == n_rows && w->n_cols == n_cols &&
+           n_cols % quant_info(w->format)->block_elements == 0;
+}
+
 static bool is_sound(struct tape *t, const char *op, const struct matmul *m)
 {
     if (!matmul_fits(t, op, m->w, m->in.n_cols, m->out.n_cols))

@@ -573,7 +573,6 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
     if (warp == WARPS - 1 && elect_one())
         w.begin(n_rows);
     wait_before_next();
-    let_next_begin();
     if (n_rows == 0)
         return;
     router.multiply(p, s);
@@ -588,6 +587,7 @@ template <u32 F, u32 G> static __device__ __forceinline__ void moe_row(const str
     number.begin(w);
     gate_and_up(w, x);
     __syncthreads();
+    let_next_begin(); // not earlier: its weights would come before what all blocks wait for
     publish_hidden(p, s, number);
     take_hidden(p, h);
     __syncthreads();
