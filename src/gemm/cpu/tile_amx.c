@@ -5,8 +5,8 @@
 // are the other operand, so nothing is rearranged. Rows whose blocks cross cache lines would load slowly: a
 // block's 32 bytes lie in one (struct product_block). The sums of a block are exact integers. They leave
 // through L1, since a tile cannot be scaled, and then take the same operations as in tile_avx512.c: the same
-// bits. Blocks are multiplied in pairs, one pair ahead of the pair that is scaled, so that the tiles work
-// beside the vector pipes. Formats with minimums or a scale for each 16 columns gain nothing and have no such
+// bits. Blocks are multiplied four ahead of the one that is scaled, so that the tiles work beside the vector
+// pipes. Formats with minimums or a scale for each 16 columns gain nothing and have no such
 // tiles.
 //
 // Speed and cycles: bench/results/2026-11-22-cpu-kernel-choices.md, 2026-11-28-cpu-threads.md. Four products
@@ -28,7 +28,8 @@
 // address for each row, in vector registers.
 #define COUNTED_FROM(p) __asm__("" : "+r"(p))
 
-enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64 };
+enum { LANES = 16, SIDE = 16, W_BYTES = 64 };
+enum { AHEAD = 4, RING = 8 }; // blocks whose sums wait; places for them
 enum { SCALES_BYTES = PANEL_LINE, BLOCK_BYTES = SCALES_BYTES + 8 * PANEL_LINE }; // of panel_wide
 
 struct amx_config { // of LDTILECFG
@@ -46,12 +47,12 @@ struct amx_part {
     uint32_t n_rows, n_cols;
 };
 
-// Tiles 0 and 1: sums of the first and second block of a pair; 2 and 3: activations; 4 and 5: weights.
+// Tiles 0, 2 and 4: sums, activations and weights of even blocks; 1, 3 and 5: of odd ones.
 INLINE void configure(uint32_t n_rows)
 {
     struct amx_config config = { .palette = 1 };
 
-    for (int i = 0; i < PAIR; i++) {
+    for (int i = 0; i < 2; i++) {
         config.row_bytes[i] = config.row_bytes[4 + i] = W_BYTES;
         config.rows[i] = config.rows[2 + i] = (uint8_t)n_rows;
         config.row_bytes[2 + i] = PANEL_SUB;
@@ -66,25 +67,25 @@ INLINE const unsigned char *weights_of(const struct amx_part *p, uint32_t block)
     return p->w + (size_t)block * BLOCK_BYTES + SCALES_BYTES;
 }
 
-// The pair of blocks that begins with `block`; the last may be single.
-INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums)
+// The sums of a block go to its place in the ring. ODD: the block's number.
+INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *ring, const bool ODD)
 {
-    const uint32_t n_blocks = p->n_cols / PANEL_SUB;
-
-    if (block >= n_blocks)
+    if (block >= p->n_cols / PANEL_SUB)
         return;
-    _tile_loadd(2, product_block(p->x, p->n_cols, block).q, p->x_stride);
-    _tile_loadd(4, weights_of(p, block), PANEL_LINE);
-    _tile_zero(0);
-    _tile_dpbssd(0, 2, 4);
-    _tile_stored(0, sums[0], W_BYTES);
-    if (block + 1 >= n_blocks)
-        return;
-    _tile_loadd(3, product_block(p->x, p->n_cols, block + 1).q, p->x_stride);
-    _tile_loadd(5, weights_of(p, block + 1), PANEL_LINE);
-    _tile_zero(1);
-    _tile_dpbssd(1, 3, 5);
-    _tile_stored(1, sums[1], W_BYTES);
+    const int8_t *x = product_block(p->x, p->n_cols, block).q;
+    if (ODD) {
+        _tile_loadd(3, x, p->x_stride);
+        _tile_loadd(5, weights_of(p, block), PANEL_LINE);
+        _tile_zero(1);
+        _tile_dpbssd(1, 3, 5);
+        _tile_stored(1, ring[block % RING], W_BYTES);
+    } else {
+        _tile_loadd(2, x, p->x_stride);
+        _tile_loadd(4, weights_of(p, block), PANEL_LINE);
+        _tile_zero(0);
+        _tile_dpbssd(0, 2, 4);
+        _tile_stored(0, ring[block % RING], W_BYTES);
+    }
 }
 
 // Scales and adds one block's sums, as tile_avx512.c does.
@@ -105,16 +106,21 @@ INLINE void add(__m512 *total, const struct amx_part *p, uint32_t block, amx_sum
 
 INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
 {
-    _Alignas(64) amx_sums sums[2][PAIR];
+    const uint32_t n_blocks = p->n_cols / PANEL_SUB;
+    _Alignas(64) amx_sums ring[RING];
     __m512 total[SIDE];
 
     UNROLL for (uint32_t c = 0; c < SIDE; c++) total[c] = _mm512_setzero_ps();
-    multiply(p, 0, sums[0]);
-    for (uint32_t block = 0, i = 0; block < p->n_cols / PANEL_SUB; block += PAIR, i ^= 1) {
-        multiply(p, block + PAIR, sums[i ^ 1]);
-        add(total, p, block, sums[i][0], FEW);
-        if (block + 1 < p->n_cols / PANEL_SUB)
-            add(total, p, block + 1, sums[i][1], FEW);
+    for (uint32_t block = 0; block < AHEAD; block += 2) {
+        multiply(p, block, ring, false);
+        multiply(p, block + 1, ring, true);
+    }
+    for (uint32_t block = 0; block < n_blocks; block += 2) {
+        multiply(p, block + AHEAD, ring, false);
+        add(total, p, block, ring[block % RING], FEW);
+        multiply(p, block + AHEAD + 1, ring, true);
+        if (block + 1 < n_blocks)
+            add(total, p, block + 1, ring[(block + 1) % RING], FEW);
     }
     UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows)
         _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
