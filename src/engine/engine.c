@@ -206,10 +206,10 @@ static bool host_takes_part(const struct engine_loaded *l)
 }
 
 // Fills the step after the current one. On devices with a queue it is submitted before the current tokens are
-// known, as long as every request is in plain decoding: the first stage reads those tokens from its token
-// history. A request that ends leaves one row to discard. Where the host takes part in a step, it would keep
-// the current one's results until the next is over; where limits make steps wait, the device would compute
-// meanwhile. The state lock is held.
+// known, as long as every request that has rows in it is in plain decoding: the first stage reads those
+// tokens from its token history. A request that ends leaves one row to discard. Where the host takes part in
+// a step, it would keep the current one's results until the next is over; where limits make steps wait, the
+// device would compute meanwhile. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
@@ -217,11 +217,15 @@ static bool fill_ahead(struct engine *e)
         host_takes_part(e->loaded) || pace_share(&e->pace) < 1)
         return false;
     struct speculate_step step = speculate_begin(e);
+    bool prompts_wait = schedule_prompts_wait(e);
     for (struct request *r = e->first; r; r = r->next)
-        if (!request_goes_ahead(r) || draft_stage_reads(r) || speculate_wants(r, &step))
+        if (prompts_wait && request_is_unread(r) && !r->cancelled)
+            continue;
+        else if (!request_goes_ahead(r) || draft_stage_reads(r) || speculate_wants(r, &step))
             return false;
     for (struct request *r = e->first; r; r = r->next)
-        request_add_ahead(r, e->ahead);
+        if (!request_is_unread(r))
+            request_add_ahead(r, e->ahead);
     e->ahead->n_decode = e->ahead->n_rows;
     return e->ahead->n_rows > 0;
 }

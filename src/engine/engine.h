@@ -91,9 +91,9 @@ struct engine {
     struct speculation speculation;
     struct pace pace;
     struct shown shown;
-    uint64_t n_pauses, n_steps, n_rows;
-    uint64_t n_untaken;           // events of all requests that the caller has not taken
-    bool is_stepping;             // a thread runs a step, or is about to
+    uint64_t n_pauses, n_steps, n_rows, prompts_at; // the last: n_steps when prompts were read
+    uint64_t n_untaken;                             // events of all requests that the caller has not taken
+    bool is_stepping;                               // a thread runs a step, or is about to
     uint32_t n_turns, n_bringing; // threads: that wait for both locks (wait_turn_begin); that bring pages
     uint64_t n_renewed;           // how often the pages were made anew
     struct sha256 identity;       // kv_persist_identity, as of identity_at = n_renewed + 1

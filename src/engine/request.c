@@ -269,6 +269,11 @@ bool request_is_idle(const struct request *r)
     return r->state == REQUEST_DONE || (r->deferred && !r->cancelled && r->state == REQUEST_QUEUED);
 }
 
+bool request_is_unread(const struct request *r)
+{
+    return (r->state == REQUEST_QUEUED && !r->deferred) || r->state == REQUEST_PREFILL;
+}
+
 bool request_goes_ahead(const struct request *r)
 {
     bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;

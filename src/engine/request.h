@@ -78,6 +78,8 @@ bool request_add_draft(struct request *r, struct batch *b, uint32_t token);
 void request_roll_back(struct request *r);
 // Whether what the row at this position was fed is what the request has there: else its output is void.
 bool request_is_right(const struct request *r, uint32_t position);
+// Whether its prompt is still to be read: it waits, or has been read in part.
+bool request_is_unread(const struct request *r);
 // Whether the next decode row may be played before this step's token is known: plain decoding, without
 // grammar, biases, embedding or logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);

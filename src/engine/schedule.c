@@ -220,6 +220,23 @@ static struct request *shortest_behind(struct request *r)
     return shortest;
 }
 
+enum { MANY_ANSWERS = 16, STEPS_OF_ANSWERS = 3 };
+
+bool schedule_prompts_wait(const struct engine *e)
+{
+    uint32_t n_answers = 0;
+    uint64_t n_rows = 0;
+
+    if (!e->loaded->stages[0].device->queue || e->prefill_budget.stretch <= 0 ||
+        e->n_steps - e->prompts_at >= STEPS_OF_ANSWERS)
+        return false;
+    for (const struct request *r = e->first; r; r = r->next) {
+        n_answers += r->state == REQUEST_DECODE;
+        n_rows += request_is_unread(r) ? n_unread(r) : 0;
+    }
+    return n_answers >= MANY_ANSWERS && n_rows < n_answers;
+}
+
 // Adds prefill rows of one priority until the batch has n_rows: a chunk of the oldest prompt, then of the
 // shortest.
 static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_rows, bool odd_step)
@@ -260,6 +277,8 @@ static void add_prompts(struct engine *e)
         add_texts(b, e->first);
         return;
     }
+    if (schedule_prompts_wait(e))
+        return;
     uint32_t n_rows = b->n_rows + prefill_budget_rows(&e->prefill_budget, b->n_rows, b->max_rows - b->n_rows);
     const struct request *before = NULL;
 
@@ -268,6 +287,7 @@ static void add_prompts(struct engine *e)
             continue;
         before = r;
         read_prompts(b, r, n_rows, e->n_steps % 2);
+        e->prompts_at = e->n_steps;
     }
 }
 

@@ -15,6 +15,9 @@
 void schedule_next(struct engine *e);
 void schedule_add(struct engine *e, struct request *r);
 void schedule_remove(struct engine *e, struct request *r); // no effect when it is not in the list
+// Whether the next step is one of answers alone although prompts wait: few of their rows beside many answers
+// make a step of a GPU far longer, so that they wait up to three steps for more. The state lock is held.
+bool schedule_prompts_wait(const struct engine *e);
 // Whether a request that runs or waits wants rows of logits or hidden states, or brings pictures. What is
 // read back must have been played last, so its steps have nothing else in flight. The state lock is held.
 bool schedule_reads_back(const struct engine *e);
