@@ -130,17 +130,15 @@ static void split_row(const struct cuda_plan *p, struct trellis_params *params)
 
 static void launch_row(struct cuda_plan *p, const struct trellis_params *params)
 {
-    u32 cluster = cluster_of(params->n_splits), third = p->device.shared_bytes / 3,
-        shared = trellis_hopper_shared_bytes(args_of(p)->bits, params->split_blocks, cluster);
+    u32 cluster = cluster_of(params->n_splits);
     char name[32];
 
-    // where three fit, some multiprocessors take three blocks and others one
-    if ((cluster > 1 || params->n_splits == 1) && shared < third)
-        shared = third;
     name_of_row(p, cluster, name);
     cuda_launch_add(
         p, name,
-        (struct cuda_shape){ { params->walkers, params->n_splits, 1 }, TRELLIS_HOPPER_THREADS, shared },
+        (struct cuda_shape){ { params->walkers, params->n_splits, 1 },
+                             TRELLIS_HOPPER_THREADS,
+                             trellis_hopper_shared_bytes(args_of(p)->bits, params->split_blocks, cluster) },
         params, sizeof *params);
 }
 
