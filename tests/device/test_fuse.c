@@ -296,7 +296,8 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
                   { 4, "pack_int8_split", "pack_int8_split", "gemm_int8_gated_q4_0", &gemm_packing_int8 },
                   { 16, "pack_int8", "pack_int8", "pack_int8", NULL },
                   { 64, "pack_mma", "gemm_hopper_64_q4_0", "pack_mma", NULL },
-                  { 256, "pack_mma", "gemm_hopper_256_q4_0", "pack_mma", NULL } };
+                  { 256, "pack_mma", "gemm_hopper_128_q4_0", "pack_mma", NULL },
+                  { 512, "pack_mma", "gemm_hopper_256_q4_0", "pack_mma", NULL } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
