@@ -11,6 +11,25 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
+void cuda_plan_parts(struct cuda_plan *p, const struct command *parts, u32 n)
+{
+    const struct command *whole = p->command;
+    u64 bytes = 0, counters_bytes = 0;
+
+    for (u32 i = 0; i < n; i++) {
+        if (parts[i].n_operands == 0)
+            continue;
+        p->command = &parts[i];
+        p->private_bytes = p->counters_bytes = 0;
+        plans[parts[i].op](p);
+        bytes = p->private_bytes > bytes ? p->private_bytes : bytes;
+        counters_bytes = p->counters_bytes > counters_bytes ? p->counters_bytes : counters_bytes;
+    }
+    p->private_bytes = bytes;
+    p->counters_bytes = counters_bytes;
+    p->command = whole;
+}
+
 const struct cuda_table cuda_table = { .plans = plans,
                                        .n_ops = N_OPS,
                                        .max_head_dim = ATTEND_PLAIN_DIM,

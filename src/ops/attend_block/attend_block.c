@@ -2,6 +2,7 @@
 #include "ops/attend_block/attend_block.h"
 #include <string.h>
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 static bool is_norm(const struct weight *w, uint32_t n_cols)
 {
@@ -73,19 +74,7 @@ bool op_attend_block(struct tape *t, const struct attend_block *b)
     return true;
 }
 
-// A part's operands: those of the whole with these numbers, in the part's order; or NONE.
-enum { NONE = -1, MOST_OPERANDS = ATTEND_WORK + 1 };
-
-static struct command part_of(const struct command *c, uint16_t op, const char *name,
-                              const int (*from)[MOST_OPERANDS], uint8_t n)
-{
-    struct command part = { .op = op, .name = name, .label = c->label, .n_operands = n };
-
-    for (uint32_t i = 0; i < n; i++)
-        if ((*from)[i] != NONE)
-            part.operands[i] = c->operands[(*from)[i]];
-    return part;
-}
+enum { MOST_OPERANDS = ATTEND_WORK + 1 };
 
 void attend_block_parts(const struct command *c, struct command parts[ATTEND_BLOCK_N_PARTS])
 {
@@ -94,9 +83,9 @@ void attend_block_parts(const struct command *c, struct command parts[ATTEND_BLO
                                                QKV_V_PAGES,
                                                QKV_TABLE,
                                                ATTEND_BLOCK_ATTENDED,
-                                               NONE,
+                                               NO_OPERAND,
                                                ATTEND_BLOCK_ATTEND_WORK },
-                     out[MOST_OPERANDS] = { ATTEND_BLOCK_ATTENDED, ATTEND_BLOCK_O,  NONE, QKV_IN,
+                     out[MOST_OPERANDS] = { ATTEND_BLOCK_ATTENDED, ATTEND_BLOCK_O,  NO_OPERAND, QKV_IN,
                                             ATTEND_BLOCK_O_WORK,   ATTEND_BLOCK_OUT };
     const struct attend_block_args *a = (const struct attend_block_args *)c->args;
     const struct rope_store_args *rope = &a->qkv.rope;
@@ -108,8 +97,8 @@ void attend_block_parts(const struct command *c, struct command parts[ATTEND_BLO
     parts[ATTEND_BLOCK_QKV].op = OP_qkv;
     parts[ATTEND_BLOCK_QKV].name = "qkv";
     parts[ATTEND_BLOCK_QKV].n_operands = QKV_Q + 1;
-    parts[ATTEND_BLOCK_ATTEND] = part_of(c, OP_attend, "attend", &attend, ATTEND_WORK + 1);
-    parts[ATTEND_BLOCK_MATMUL] = part_of(c, OP_matmul, "matmul", &out, MATMUL_OUT + 1);
+    parts[ATTEND_BLOCK_ATTEND] = part_of(c, OP_attend, "attend", attend, ATTEND_WORK + 1);
+    parts[ATTEND_BLOCK_MATMUL] = part_of(c, OP_matmul, "matmul", out, MATMUL_OUT + 1);
     memcpy(parts[ATTEND_BLOCK_ATTEND].args, &of_attend, sizeof of_attend);
     memcpy(parts[ATTEND_BLOCK_MATMUL].args, &of_out, sizeof of_out);
 }

@@ -138,23 +138,10 @@ static bool plan_block(struct cuda_plan *p, const struct attend_block_args *a)
 
 static void plan_parts(struct cuda_plan *p)
 {
-    static void (*const plans[ATTEND_BLOCK_N_PARTS])(
-        struct cuda_plan * p) = { cuda_plan_qkv, cuda_plan_attend, cuda_plan_matmul };
-    const struct command *whole = p->command;
     struct command parts[ATTEND_BLOCK_N_PARTS];
-    u64 most = 0, most_counters = 0;
 
-    attend_block_parts(whole, parts);
-    for (u32 i = 0; i < ATTEND_BLOCK_N_PARTS; i++) {
-        p->command = &parts[i];
-        p->private_bytes = p->counters_bytes = 0;
-        plans[i](p);
-        most = p->private_bytes > most ? p->private_bytes : most;
-        most_counters = p->counters_bytes > most_counters ? p->counters_bytes : most_counters;
-    }
-    p->private_bytes = most;
-    p->counters_bytes = most_counters;
-    p->command = whole;
+    attend_block_parts(p->command, parts);
+    cuda_plan_parts(p, parts, ATTEND_BLOCK_N_PARTS);
 }
 
 void cuda_plan_attend_block(struct cuda_plan *p)

@@ -17,17 +17,10 @@ bool delta_step_packs(const struct cuda_plan *p)
 
 static void plan_parts(struct cuda_plan *p)
 {
-    static void (*const plans[DELTA_N_PARTS])(struct cuda_plan * p) = { cuda_plan_conv_step, cuda_plan_scan,
-                                                                        cuda_plan_gated_norm };
-    const struct command *whole = p->command;
     struct command parts[DELTA_N_PARTS];
 
-    delta_step_parts(whole, parts);
-    for (u32 i = 0; i < DELTA_N_PARTS; i++) { // of which scan alone has private memory
-        p->command = &parts[i];
-        plans[i](p);
-    }
-    p->command = whole;
+    delta_step_parts(p->command, parts);
+    cuda_plan_parts(p, parts, DELTA_N_PARTS);
 }
 
 void cuda_plan_delta_step(struct cuda_plan *p)

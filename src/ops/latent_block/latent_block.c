@@ -2,6 +2,7 @@
 #include "ops/latent_block/latent_block.h"
 #include <string.h>
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 static bool is_norm(const struct weight *w, uint32_t n_cols)
 {
@@ -97,43 +98,20 @@ bool op_latent_block(struct tape *t, const struct latent_block *b)
     return true;
 }
 
-// A part's operands: those of the whole with these numbers, in the part's order; or NONE.
-enum { NONE = -1, MOST_OPERANDS = 9 };
+enum { MOST_OPERANDS = 9 };
 
-static struct command part_of(const struct command *c, uint16_t op, const char *name,
-                              const int (*from)[MOST_OPERANDS], uint8_t n)
-{
-    struct command part = { .op = op, .name = name, .label = c->label, .n_operands = n };
-
-    for (uint32_t i = 0; i < n; i++)
-        if ((*from)[i] != NONE)
-            part.operands[i] = c->operands[(*from)[i]];
-    return part;
-}
-#define PART(op, from, last)    part_of(c, OP_##op, #op, &(from), (last) + 1)
+#define PART(op, from, last)    part_of(c, OP_##op, #op, from, (last) + 1)
 #define GIVE_ARGS(part, values) memcpy((part).args, &(values), sizeof(values))
 
 static void product_parts(const struct command *c, struct command parts[LATENT_BLOCK_N_PARTS])
 {
-    static const int down[MOST_OPERANDS] = { LATENT_BLOCK_IN,
-                                             LATENT_BLOCK_NORM,
-                                             LATENT_BLOCK_Q_A,
-                                             LATENT_BLOCK_KV_A,
-                                             NONE,
-                                             LATENT_BLOCK_WORK,
-                                             LATENT_BLOCK_FIRST,
-                                             LATENT_BLOCK_KV,
-                                             NONE },
-                     up[MOST_OPERANDS] = { LATENT_BLOCK_FIRST,
-                                           LATENT_BLOCK_Q_NORM,
-                                           LATENT_BLOCK_Q_B,
-                                           NONE,
-                                           NONE,
-                                           LATENT_BLOCK_WORK,
-                                           LATENT_BLOCK_Q,
-                                           NONE,
-                                           NONE },
-                     out[MOST_OPERANDS] = { LATENT_BLOCK_VALUES, LATENT_BLOCK_O,    NONE,
+    static const int down[MOST_OPERANDS] = { LATENT_BLOCK_IN,    LATENT_BLOCK_NORM, LATENT_BLOCK_Q_A,
+                                             LATENT_BLOCK_KV_A,  NO_OPERAND,        LATENT_BLOCK_WORK,
+                                             LATENT_BLOCK_FIRST, LATENT_BLOCK_KV,   NO_OPERAND },
+                     up[MOST_OPERANDS] = { LATENT_BLOCK_FIRST, LATENT_BLOCK_Q_NORM, LATENT_BLOCK_Q_B,
+                                           NO_OPERAND,         NO_OPERAND,          LATENT_BLOCK_WORK,
+                                           LATENT_BLOCK_Q,     NO_OPERAND,          NO_OPERAND },
+                     out[MOST_OPERANDS] = { LATENT_BLOCK_VALUES, LATENT_BLOCK_O,    NO_OPERAND,
                                             LATENT_BLOCK_IN,     LATENT_BLOCK_WORK, LATENT_BLOCK_OUT };
     const struct latent_block_args *a = (const struct latent_block_args *)c->args;
     const struct latent_project_args *p = &a->absorb;
@@ -163,8 +141,8 @@ void latent_block_parts(const struct command *c, struct command parts[LATENT_BLO
                                            LATENT_BLOCK_PAGES, LATENT_BLOCK_TABLE,   LATENT_BLOCK_Q,
                                            LATENT_BLOCK_K_B,   LATENT_BLOCK_WORK,    LATENT_BLOCK_ABSORBED },
                      attend[MOST_OPERANDS] = { LATENT_BLOCK_ABSORBED, LATENT_BLOCK_PAGES, LATENT_BLOCK_TABLE,
-                                               LATENT_BLOCK_ATTENDED, NONE },
-                     expand[MOST_OPERANDS] = { LATENT_BLOCK_ATTENDED, LATENT_BLOCK_V_B, NONE,
+                                               LATENT_BLOCK_ATTENDED, NO_OPERAND },
+                     expand[MOST_OPERANDS] = { LATENT_BLOCK_ATTENDED, LATENT_BLOCK_V_B, NO_OPERAND,
                                                LATENT_BLOCK_WORK, LATENT_BLOCK_VALUES };
     const struct latent_block_args *a = (const struct latent_block_args *)c->args;
     const struct latent_qk_args of_qk = { a->store, a->absorb };

@@ -3,30 +3,12 @@
 #include "ops/cpu_table.h"
 #include "ops/latent_block/latent_block.h"
 
-extern const struct cpu_op cpu_op_matmul_normed, cpu_op_latent_qk, cpu_op_latent_attend,
-    cpu_op_latent_project, cpu_op_matmul;
-
-static const struct cpu_op *const part_ops[LATENT_BLOCK_N_PARTS] = {
-    &cpu_op_matmul_normed, &cpu_op_matmul_normed,  &cpu_op_latent_qk,
-    &cpu_op_latent_attend, &cpu_op_latent_project, &cpu_op_matmul
-};
-
-// One tile: a part reads all that the one before it writes.
 static void block_plan(const struct cpu_call *call, struct cpu_plan *plan)
 {
     struct command parts[LATENT_BLOCK_N_PARTS];
 
     latent_block_parts(call->command, parts);
-    plan->n_phases = 1;
-    plan->n_tiles[0] = 1;
-    plan->local_bytes = 0;
-    for (uint32_t i = 0; i < LATENT_BLOCK_N_PARTS; i++) {
-        struct cpu_call part = *call;
-        struct cpu_plan own = { 0 };
-        part.command = &parts[i];
-        part_ops[i]->plain.plan(&part, &own);
-        plan->local_bytes = own.local_bytes > plan->local_bytes ? own.local_bytes : plan->local_bytes;
-    }
+    cpu_parts_plan(call, parts, LATENT_BLOCK_N_PARTS, plan);
 }
 
 static void block_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
@@ -35,14 +17,7 @@ static void block_run(const struct cpu_call *call, uint32_t phase, uint32_t firs
 
     (void)phase, (void)first, (void)last;
     latent_block_parts(call->command, parts);
-    for (uint32_t i = 0; i < LATENT_BLOCK_N_PARTS; i++) {
-        struct cpu_call part = *call;
-        struct cpu_plan own = { 0 };
-        part.command = &parts[i];
-        part_ops[i]->plain.plan(&part, &own);
-        for (uint32_t p = 0; p < own.n_phases; p++)
-            part_ops[i]->plain.run(&part, p, 0, own.n_tiles[p]);
-    }
+    cpu_parts_run(call, parts, LATENT_BLOCK_N_PARTS);
 }
 
 const struct cpu_op cpu_op_latent_block = { .name = "latent_block",

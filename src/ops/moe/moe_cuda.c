@@ -211,24 +211,10 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
 
 static void plan_parts(struct cuda_plan *p)
 {
-    static void (*const plans[MOE_N_PARTS])(struct cuda_plan * p) = { cuda_plan_route, cuda_plan_rmsnorm,
-                                                                      cuda_plan_experts_up,
-                                                                      cuda_plan_experts_down };
-    const struct command *whole = p->command;
     struct command parts[MOE_N_PARTS];
-    u64 most = 0;
 
-    moe_parts(whole, parts);
-    for (u32 i = 0; i < MOE_N_PARTS; i++) {
-        if (parts[i].n_operands == 0)
-            continue;
-        p->command = &parts[i];
-        p->private_bytes = 0;
-        plans[i](p);
-        most = p->private_bytes > most ? p->private_bytes : most;
-    }
-    p->private_bytes = most;
-    p->command = whole;
+    moe_parts(p->command, parts);
+    cuda_plan_parts(p, parts, MOE_N_PARTS);
 }
 
 void cuda_plan_moe(struct cuda_plan *p)
