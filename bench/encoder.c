@@ -2,8 +2,8 @@
 // embedding, as the text model has them; DEVICE: cuda (the default) or cpu. TILES: only this number is timed,
 // for a profiler.
 //
-// First the time of an encoder's plays for 1, 2, 4 and 17 tiles, from pixels in memory to embeddings in the
-// pool, and of the same plays with pixels that are on the device already: medians. Then where the time goes
+// First the median time of encoding 1, 2, 4 and 17 tiles: from pixels in host memory to embeddings, then from
+// pixels in device memory. Then where the time goes
 // in the largest play: each command alone, many times in a row, summed by operation and label.
 #include <stdio.h>
 #include <string.h>

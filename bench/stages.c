@@ -8,8 +8,8 @@
 //
 // Rounds are interleaved; figures are medians over them. A stage's work is what it took in the same run, so
 // that what else runs on the machine counts on both sides. The layers of a plan that divides the work
-// unevenly stay so: the bound is by the slowest stage. GPUs that send to each other have no threads:
-// the time of each of their stages is not measured. The single stage is on the last device.
+// unevenly stay so: the bound is by the slowest stage. Stages on GPUs that send to each other have no threads
+// of their own and are not timed one by one. The run with a single stage uses the last device.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-// thread_pool.c - see thread_pool.h. A run starts when the run counter of each participating thread is
-// incremented.
+// thread_pool.c - see thread_pool.h. A run starts by incrementing a counter of each thread that takes part.
 //
 // A barrier has log2 n rounds (a dissemination barrier): in round r each thread signals the one 2^r behind it
 // and waits for the one 2^r before it. Each number that is waited for has one writer and one reader, and each

@@ -32,8 +32,8 @@ struct thread_pool_time {
 struct thread_pool_time thread_pool_run_some(struct thread_pool *pool, unsigned n_threads,
                                              void (*work)(void *arg, unsigned thread), void *arg);
 
-// Called inside work, by thread number `thread`: waits until every thread of the run has called it. Writes
-// before it are visible to all threads after it.
+// A barrier, called by `work`: thread number `thread` waits for all threads of the run. Memory that they
+// wrote before the barrier is visible to all of them after it.
 void thread_pool_barrier(struct thread_pool *pool, unsigned thread);
 
 // Names the calling thread for top, perf and debuggers: at most 15 bytes.

@@ -95,9 +95,9 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// The size of the next chunk of tiles: half of what is left of the part, so that chunks are few and the last
-// ones, for which other threads may wait, are small. Tiles that belong together stay together, except for the
-// ones by which a part exceeds an even one.
+// The number of tiles in the next chunk: half of those left in the thread's part (guided self-scheduling). So
+// there are few chunks, and the last ones, for which other threads may wait, are small. Tiles that belong
+// together stay together, except for the ones by which a part exceeds an even one.
 static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, struct tile_count part)
 {
     uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;

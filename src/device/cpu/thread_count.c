@@ -4,8 +4,9 @@
 enum { MS = 1000000, SEEN = 10 * MS, PAUSE = 80 * MS, HOLD = 640 * MS }; // ns
 // LOSS_MOST: percent of one thread that may be lost, by waiting or without a CPU.
 enum { LOSS_MOST = 75, TROUBLE_MOST = 8 };
-// Percent of one thread that is not taken from it yet; of the system's own work one more for each thread.
-// Fewer threads than PATIENT_LEAST have few to wake, and lose more by trying beside another program.
+// TAKEN_MOST: percent of one thread's time, and one more for each thread for the system's own work. Threads
+// that were without a CPU for longer count as disturbed by other programs. Fewer threads than PATIENT_LEAST
+// have few to wake, and lose more by trying beside another program.
 enum { TAKEN_MOST = 10, PATIENT_LEAST = 4 };
 
 struct thread_count thread_count_of(uint32_t n_threads)
