@@ -3,12 +3,12 @@
 #include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
-#include "ops/attend_block/attend_block.h"
 #include "ops/embed/embed.h"
 #include "ops/latent/latent.h"
 #include "ops/matmul/matmul.h"
 #include "ops/moe/moe.h"
 #include "ops/ops.h"
+#include "ops/parts.h"
 #include "ops/qkv/qkv.h"
 #include "ops/trellis_experts/trellis_experts.h"
 
@@ -152,26 +152,22 @@ static void add_pages(struct cost *cost, const struct command *c, const struct s
     const struct rope_store_args *rope = (const void *)c->args;
     const struct qkv_args *qkv = (const void *)c->args;
     const struct latent_store_args *latent = (const void *)c->args;
-    const struct attend_block_args *block = (const void *)c->args;
+    struct command parts[MOST_PARTS];
+    uint32_t n_parts = parts_of(c, parts);
 
+    for (uint32_t i = 0; i < n_parts; i++)
+        if (parts[i].n_operands)
+            add_pages(cost, &parts[i], step);
     if (c->op == OP_attend || c->op == OP_latent_attend)
         add_attention(cost, (const void *)c->args, step);
     else if (c->op == OP_attend_all)
         add_attention_of_all(cost, c, step);
     else if (c->op == OP_rope_store)
         cost->page_bytes += both_bytes(&rope->pages) * step->n_rows;
-    else if (c->op == OP_qkv || c->op == OP_qkv_adapted || c->op == OP_attend_block) // whose arguments begin
-                                                                                     // alike
+    else if (c->op == OP_qkv || c->op == OP_qkv_adapted) // whose arguments begin alike
         cost->page_bytes += both_bytes(&qkv->rope.pages) * step->n_rows;
-    else if (c->op == OP_latent_store || c->op == OP_latent_qk ||
-             c->op == OP_latent_block) // whose arguments begin with the store's
+    else if (c->op == OP_latent_store)
         cost->page_bytes += token_bytes(&latent->pages, latent->pages.k_format) * step->n_rows;
-    if (c->op == OP_attend_block)
-        add_attention(cost,
-                      &(struct attend_args){ .pages = block->qkv.rope.pages,
-                                             .n_heads = block->qkv.rope.n_heads,
-                                             .window = block->window },
-                      step);
 }
 
 // ---- all

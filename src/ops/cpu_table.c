@@ -2,6 +2,7 @@
 #include "ops/cpu_table.h"
 #include "gemm/cpu/pack.h"
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 #define OP(name) extern const struct cpu_op cpu_op_##name;
 #include "ops/ops.def"
@@ -23,9 +24,10 @@ static struct cpu_plan plan_of(const struct cpu_call *part)
     return plan;
 }
 
-void cpu_parts_plan(const struct cpu_call *call, const struct command *parts, uint32_t n,
-                    struct cpu_plan *plan)
+void cpu_parts_plan(const struct cpu_call *call, struct cpu_plan *plan)
 {
+    struct command parts[MOST_PARTS];
+    uint32_t n = parts_of(call->command, parts);
     struct cpu_call part = *call;
 
     plan->n_phases = 1;
@@ -38,14 +40,17 @@ void cpu_parts_plan(const struct cpu_call *call, const struct command *parts, ui
     }
 }
 
-void cpu_parts_run(const struct cpu_call *call, const struct command *parts, uint32_t n)
+void cpu_parts_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
+    struct command parts[MOST_PARTS];
+    uint32_t n = parts_of(call->command, parts);
     struct cpu_call part = *call;
 
+    (void)phase, (void)first, (void)last;
     for (uint32_t i = 0; i < n; i++) {
         part.command = &parts[i];
         struct cpu_plan plan = plan_of(&part);
-        for (uint32_t phase = 0; phase < plan.n_phases; phase++)
-            ops[part.command->op]->plain.run(&part, phase, 0, plan.n_tiles[phase]);
+        for (uint32_t of_part = 0; of_part < plan.n_phases; of_part++)
+            ops[part.command->op]->plain.run(&part, of_part, 0, plan.n_tiles[of_part]);
     }
 }

@@ -4,8 +4,7 @@
 
 extern const struct cpu_table cpu_table;
 
-// An operation that is n others in turn, by their plain loops (ops/parts.h): one tile, since a part may read
-// all that the one before it writes.
-void cpu_parts_plan(const struct cpu_call *call, const struct command *parts, uint32_t n,
-                    struct cpu_plan *plan);
-void cpu_parts_run(const struct cpu_call *call, const struct command *parts, uint32_t n);
+// The definition of an operation that is others in turn (ops/parts.h), by their plain loops: one tile, since
+// a part may read all that the one before it writes. Where speed counts, the parts are recorded instead.
+void cpu_parts_plan(const struct cpu_call *call, struct cpu_plan *plan);
+void cpu_parts_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last);

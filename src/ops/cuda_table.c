@@ -4,6 +4,7 @@
 #include "ops/all_reduce/all_reduce_packed.h"
 #include "gemm/cuda/weight_layout.h"
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #define OP(name) [OP_##name] = cuda_plan_##name,
@@ -11,9 +12,11 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
-void cuda_plan_parts(struct cuda_plan *p, const struct command *parts, u32 n)
+void cuda_plan_parts(struct cuda_plan *p)
 {
     const struct command *whole = p->command;
+    struct command parts[MOST_PARTS];
+    u32 n = parts_of(whole, parts);
     u64 bytes = 0, counters_bytes = 0;
 
     for (u32 i = 0; i < n; i++) {

@@ -8,9 +8,8 @@
 #define OP(name) void cuda_plan_##name(struct cuda_plan *p);
 #include "ops/ops.def"
 #undef OP
-// Plans the parts of an operation (ops/parts.h), one after the other in the same private memory and counters;
-// those without operands are left out.
-void cuda_plan_parts(struct cuda_plan *p, const struct command *parts, u32 n);
+// Plans the parts of the command (ops/parts.h), one after the other in the same private memory and counters.
+void cuda_plan_parts(struct cuda_plan *p);
 
 // What the command multiplies, which is one of these; and can attention write its result packed so?
 struct gemm_plan matmul_gemm(const struct cuda_plan *p);

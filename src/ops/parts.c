@@ -1,5 +1,34 @@
 // parts.c - see parts.h.
 #include "ops/parts.h"
+#include "ops/attend_block/attend_block.h"
+#include "ops/delta_step/delta_step.h"
+#include "ops/latent/latent.h"
+#include "ops/latent_block/latent_block.h"
+#include "ops/moe/moe.h"
+#include "ops/ops.h"
+
+static const struct whole {
+    uint32_t n_parts; // 0: no parts
+    void (*parts)(const struct command *whole, struct command *parts);
+} wholes[N_OPS] = {
+    [OP_attend_block] = { ATTEND_BLOCK_N_PARTS, attend_block_parts },
+    [OP_delta_step] = { DELTA_N_PARTS, delta_step_parts },
+    [OP_latent_block] = { LATENT_BLOCK_N_PARTS, latent_block_parts },
+    [OP_latent_qk] = { LATENT_QK_N_PARTS, latent_qk_parts },
+    [OP_moe] = { MOE_N_PARTS, moe_parts },
+};
+STATIC_ASSERT(ATTEND_BLOCK_N_PARTS <= MOST_PARTS && DELTA_N_PARTS <= MOST_PARTS &&
+              LATENT_BLOCK_N_PARTS <= MOST_PARTS && LATENT_QK_N_PARTS <= MOST_PARTS &&
+              MOE_N_PARTS <= MOST_PARTS);
+
+uint32_t parts_of(const struct command *whole, struct command parts[MOST_PARTS])
+{
+    const struct whole *w = &wholes[whole->op];
+
+    if (w->n_parts)
+        w->parts(whole, parts);
+    return w->n_parts;
+}
 
 struct command part_of(const struct command *whole, uint16_t op, const char *name, const int *from, uint8_t n)
 {

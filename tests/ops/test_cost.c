@@ -4,6 +4,7 @@
 #include "ops/embed/embed.h"
 #include "ops/experts/experts.h"
 #include "ops/gate_up/gate_up.h"
+#include "ops/latent_block/latent_block.h"
 #include "ops/matmul/matmul.h"
 #include "ops/step_rows.h"
 
@@ -135,6 +136,62 @@ static void experts_are_read_by_how_many_rows_choose(void **state)
     }
 }
 
+// A layer's attention in one command: its products, the key that it stores, and those that it attends to.
+static void a_block_counts_the_pages_of_its_parts(void **state)
+{
+    enum {
+        COLS = 32,
+        Q_LATENT = 16,
+        HEADS = 2,
+        LATENT = 8,
+        ROTATED = 4,
+        KEY = LATENT + ROTATED,
+        N_Q = 10,
+        VALUE = 6
+    };
+    static const struct tape_limits one_row = { .max_rows = 1, .max_outputs = 1 };
+    static const struct rows rows = { .n = 1, .slot = { 0 }, .position = { 9 } };
+    struct page_shape shape = { 1, KEY, 2, KV_F16, KV_F16 };
+    struct bench b;
+
+    (void)state;
+    bench_open(&b, &plain, one_row);
+    struct tensor x = bench_tensor(&b, COLS, ROWS_STEP, NULL),
+                  first = tape_tensor(b.tape, Q_LATENT, ROWS_STEP), kv = tape_tensor(b.tape, KEY, ROWS_STEP),
+                  q = tape_tensor(b.tape, HEADS * N_Q, ROWS_STEP),
+                  absorbed = tape_tensor(b.tape, HEADS * KEY, ROWS_STEP),
+                  attended = tape_tensor(b.tape, HEADS * LATENT, ROWS_STEP),
+                  values = tape_tensor(b.tape, HEADS * VALUE, ROWS_STEP),
+                  angles = bench_tensor(&b, ROTATED, ROWS_STEP, NULL);
+    struct pages pages = { bench_buffer(&b, 1 << 14), NULL, bench_buffer(&b, 64), shape };
+    struct latent_block l = {
+        .down = { .in = x, .out = first, .more = kv, .eps = 1e-5f },
+        .up = { .in = first, .out = q, .eps = 1e-5f },
+        .store = { .in = kv, .angles = angles, .pages = pages, .eps = 1e-5f },
+        .absorb = { .in = q, .angles = angles, .out = absorbed, .n_heads = HEADS },
+        .attend = { .q = absorbed, .out = attended, .pages = pages, .latent_dims = LATENT, .scale = 1 },
+        .expand = { .in = attended, .out = values, .n_heads = HEADS },
+        .out = { .in = values, .add = x, .out = x },
+    };
+    l.down.norm = bench_weight(&b, QUANT_F32, 1, COLS);
+    l.down.w = bench_weight(&b, QUANT_F32, Q_LATENT, COLS);
+    l.down.v = bench_weight(&b, QUANT_F32, KEY, COLS);
+    l.up.norm = bench_weight(&b, QUANT_F32, 1, Q_LATENT);
+    l.up.w = bench_weight(&b, QUANT_F32, HEADS * N_Q, Q_LATENT);
+    l.store.norm = bench_weight(&b, QUANT_F32, 1, LATENT);
+    l.absorb.w = bench_weight(&b, QUANT_F32, HEADS * LATENT, N_Q - ROTATED);
+    l.expand.w = bench_weight(&b, QUANT_F32, HEADS * VALUE, LATENT);
+    l.out.w = bench_weight(&b, QUANT_F32, COLS, HEADS * VALUE);
+    assert_true(op_latent_block(b.tape, &l));
+    fill_step(&b, &rows);
+    struct cost c = cost_of_last(&b);
+    double products = Q_LATENT * COLS + KEY * COLS + HEADS * N_Q * Q_LATENT +
+                      HEADS * LATENT * (N_Q - ROTATED) + HEADS * VALUE * LATENT + COLS * HEADS * VALUE;
+    assert_true(c.page_bytes == (1 + 10) * KEY * 2);
+    assert_true(c.operations == 2 * products + 2 * 10 * HEADS * (KEY + LATENT));
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +201,7 @@ int main(void)
         cmocka_unit_test(an_embedding_reads_its_rows_alone),
         cmocka_unit_test(attention_counts_pairs_and_reads_each_sequence_once),
         cmocka_unit_test(experts_are_read_by_how_many_rows_choose),
+        cmocka_unit_test(a_block_counts_the_pages_of_its_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

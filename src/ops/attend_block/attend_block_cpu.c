@@ -1,25 +1,6 @@
-// attend_block_cpu.c - the definition: the parts' plain loops, one after the other. Where speed counts, the
-// parts are recorded instead.
+// attend_block_cpu.c - the operation on a CPU: its parts.
 #include "ops/cpu_table.h"
-#include "ops/attend_block/attend_block.h"
-
-static void block_plan(const struct cpu_call *call, struct cpu_plan *plan)
-{
-    struct command parts[ATTEND_BLOCK_N_PARTS];
-
-    attend_block_parts(call->command, parts);
-    cpu_parts_plan(call, parts, ATTEND_BLOCK_N_PARTS, plan);
-}
-
-static void block_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
-{
-    struct command parts[ATTEND_BLOCK_N_PARTS];
-
-    (void)phase, (void)first, (void)last;
-    attend_block_parts(call->command, parts);
-    cpu_parts_run(call, parts, ATTEND_BLOCK_N_PARTS);
-}
 
 const struct cpu_op cpu_op_attend_block = { .name = "attend_block",
                                             .parts_are_faster = true,
-                                            .plain = { block_plan, block_run } };
+                                            .plain = { cpu_parts_plan, cpu_parts_run } };

@@ -136,16 +136,8 @@ static bool plan_block(struct cuda_plan *p, const struct attend_block_args *a)
     return true;
 }
 
-static void plan_parts(struct cuda_plan *p)
-{
-    struct command parts[ATTEND_BLOCK_N_PARTS];
-
-    attend_block_parts(p->command, parts);
-    cuda_plan_parts(p, parts, ATTEND_BLOCK_N_PARTS);
-}
-
 void cuda_plan_attend_block(struct cuda_plan *p)
 {
     if (!plan_block(p, (const struct attend_block_args *)p->command->args))
-        plan_parts(p);
+        cuda_plan_parts(p);
 }

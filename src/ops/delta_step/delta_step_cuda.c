@@ -15,14 +15,6 @@ bool delta_step_packs(const struct cuda_plan *p)
     return suits(p, (const struct delta_step_args *)p->command->args);
 }
 
-static void plan_parts(struct cuda_plan *p)
-{
-    struct command parts[DELTA_N_PARTS];
-
-    delta_step_parts(p->command, parts);
-    cuda_plan_parts(p, parts, DELTA_N_PARTS);
-}
-
 void cuda_plan_delta_step(struct cuda_plan *p)
 {
     const struct delta_step_args *a = (const struct delta_step_args *)p->command->args;
@@ -46,7 +38,7 @@ void cuda_plan_delta_step(struct cuda_plan *p)
                                         .eps = a->eps };
 
     if (!suits(p, a)) {
-        plan_parts(p);
+        cuda_plan_parts(p);
         return;
     }
     p->counters_bytes = (u64)p->tape.max_rows * a->scan.n_k_heads * sizeof(u32);

@@ -209,14 +209,6 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
     return true;
 }
 
-static void plan_parts(struct cuda_plan *p)
-{
-    struct command parts[MOE_N_PARTS];
-
-    moe_parts(p->command, parts);
-    cuda_plan_parts(p, parts, MOE_N_PARTS);
-}
-
 void cuda_plan_moe(struct cuda_plan *p)
 {
     const struct moe_args *a = (const struct moe_args *)p->command->args;
@@ -225,5 +217,5 @@ void cuda_plan_moe(struct cuda_plan *p)
     if (p->tape.max_rows == 1 && plan_row(p, a))
         return;
     if (!moe_plan_few(p, a) && !moe_plan_many(p, a))
-        plan_parts(p);
+        cuda_plan_parts(p);
 }
