@@ -119,12 +119,41 @@ static __device__ __forceinline__ void put_queries(const struct attend_params &p
     }
 }
 
+// 16 dims of queries times keys, both halves of a page's tokens.
+template <class S>
+static __device__ __forceinline__ void score_step(const struct few_page<S> &page, u32 s, const uint4 &q,
+                                                  f32 (&c)[2][4])
+{
+    uint2 b[2] = { key_words<S>(page, s, 0), key_words<S>(page, s, 1) };
+    const u32 a[4] = { q.x, q.y, q.z, q.w };
+
+    mma_16<S::bf16>(c[0], a, b[0].x, b[0].y);
+    mma_16<S::bf16>(c[1], a, b[1].x, b[1].y);
+}
+
+// Products become scores, and are zero again: token 4 t + i is column 2 t + i / 2 of product i % 2; rows g +
+// 8 are what rounding lost. With scales these are step s's.
+template <class S>
+static __device__ __forceinline__ void end_scores(const struct few_page<S> &page, u32 s, f32 (&c)[2][4],
+                                                  f32 (&scores)[4])
+{
+    f32 scales[4] = { 1, 1, 1, 1 };
+
+    if (S::format == KV_Q8_0)
+        four_scales(page.k_scales[S::format == KV_Q8_0 ? s : 0], scales);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        f32 &high = c[i % 2][i / 2], &low = c[i % 2][2 + i / 2];
+        scores[i] = fmaf(high + low, scales[i], scores[i]);
+        high = low = 0;
+    }
+}
+
 // Scores of tokens 4 t ... of the page, of the warp's dims.
 template <class S>
 static __device__ __forceinline__ void score_keys(const struct few_room<S> &room,
                                                   const struct few_page<S> &page, f32 (&scores)[4])
 {
-    constexpr bool scaled = S::format == KV_Q8_0;
     u32 lane = threadIdx.x % 32, first = page_part(S::parts) * S::steps;
     f32 c[2][4] = {};
 
@@ -133,23 +162,9 @@ static __device__ __forceinline__ void score_keys(const struct few_room<S> &room
         scores[i] = 0;
 #pragma unroll
     for (u32 s = 0; s < S::steps; s++) {
-        uint2 b[2] = { key_words<S>(page, s, 0), key_words<S>(page, s, 1) };
-        f32 scales[4] = { 1, 1, 1, 1 };
-        if (scaled)
-            four_scales(page.k_scales[scaled ? s : 0], scales);
-        uint4 q = room.q[first + s][lane];
-        const u32 a[4] = { q.x, q.y, q.z, q.w };
-        mma_16<S::bf16>(c[0], a, b[0].x, b[0].y);
-        mma_16<S::bf16>(c[1], a, b[1].x, b[1].y);
-        if (!scaled && s + 1 < S::steps)
-            continue;
-            // token 4 t + i is column 2 t + i / 2 of product i % 2; rows g + 8: what rounding lost
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            f32 &high = c[i % 2][i / 2], &low = c[i % 2][2 + i / 2];
-            scores[i] = fmaf(high + low, scales[i], scores[i]);
-            high = low = 0;
-        }
+        score_step<S>(page, s, room.q[first + s][lane], c);
+        if (S::format == KV_Q8_0 || s + 1 == S::steps)
+            end_scores<S>(page, s, c, scores);
     }
 }
 

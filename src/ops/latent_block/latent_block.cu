@@ -3,16 +3,20 @@
 //
 //   block b: its weights are requested by bulk copies, a product's while the one before waits
 //            its rows of Wqa and Wkva         -> first, kv   --+   every block norms and packs for itself
-//            its rows of Wqb                  -> queries     --+
-//            its rows of Wuk                  -> absorbed    --+
-//            some blocks: 8 heads, a split    -> parts       --+   as attend_few.cuh; the split that has the
-//            its rows of Wuv                  -> values      --+   row's position has stored the key before
+//            its rows of a head's Wqb         -> queries     --+
+//            its rows of the head's Wuk       -> absorbed    --+
+//            some blocks: 8 heads, a split    -> parts       --+   the split that has the row's position has
+//            its rows of the head's Wuv       -> values      --+   stored the key before
 //            its rows of Wo, + x              -> x
 //
 //   grid: one block an SM, all of which run at once; block: 16 warps
 //
 // The five products are one loop: code that is run once comes from memory, instruction by instruction, and is
-// most of the time of a kernel like this.
+// most of the time of a kernel like this. So a block has rows of one head, and a page is shared by all warps.
+//
+// Attention: as attend_few.cuh, a page at a time. A warp has 32 dims of the latent, as keys and as values;
+// the first four have 16 rotated dims each too. Queries are fragments as soon as they come, in registers;
+// scores are added up in shared memory, and what a warp has of the sums is handed on from its registers.
 //
 // Exchange: as in moe.cu. Words in memory that is zero between launches; a word that has arrived is
 // not zero: a zero is stored as -0. So there is no flag behind the data, and no fence is needed. What is
@@ -23,8 +27,7 @@
 // each takes one, and later launches begin when all have begun. Activations are int8 with a scale for each
 // 32. A sum's order depends on the shape alone; how a past is split on the row's position.
 #include "device/cuda/words.cuh"
-#include "gemm/cuda/pipeline.cuh"
-#include "gemm/cuda/row_int8.cuh"
+#include "gemm/cuda/block_rows.cuh"
 #include "ops/attend/attend_few.cuh"
 #include "ops/latent_block/latent_block_cuda.h"
 
@@ -32,55 +35,86 @@
 
 enum {
     WARPS = BLOCK_THREADS / 32,
-    AT_ONCE = 8,
+    AT_ONCE = 8, // parts that a thread asks for
     PART_WORDS = LATENT_VALUE + 4,
     ROTATED = LATENT_KEY - LATENT_VALUE,
-    KEY_FROM = BLOCK_THREADS / 2 // threads from here on store the key
+    KEY_FROM = BLOCK_THREADS / 2, // threads from here on store the key
+    SCORES = ATTEND_FEW_HEADS * PAGE_TOKENS,
+    SCORES_PITCH = SCORES + 8 // four warps' scores of a head and token lie in different banks
+};
+
+// All warps share a page.
+template <u32 KV> struct block_shape : few_shape<LATENT_KEY, LATENT_VALUE, WARPS, BLOCK_THREADS, KV, true> {
+    static constexpr u32 latents = LATENT_VALUE / 16 / WARPS, steps = latents + 1; // the last one rotates
 };
 
 struct block_state { // shared memory
+    alignas(16) f32 scores[WARPS][SCORES_PITCH];
+    alignas(16) f32 all_scores[SCORES];
+    alignas(16) f32 sums[2][WARPS]; // of squares
+    f32 key_sums[WARPS];            // of squares
     u64 full[BLOCK_N_PRODUCTS];
-    f32 sums[2][WARPS];  // of squares
-    f32 key_sums[WARPS]; // of squares
     u32 last;
 };
 static_assert(sizeof(struct block_state) <= BLOCK_STATE, "");
 
-// The queries of a tile, in shared memory until sums come there. Rows of heads fall into different banks.
-struct query_stage {
-    f32 q[ATTEND_FEW_HEADS][LATENT_KEY + 4];
+// What a block has: rows of a head of the projections, if that exists; and of the attention a split of a
+// tile. The last blocks, of which some have no head, attend first.
+struct block_job {
+    u32 head, part;         // of the projections; which of the head's blocks this is
+    u32 tile_head, n_heads; // of the tile
+    u32 split, n_splits;    // of the past
+    u32 first, end;         // pages of the split
 };
 
-struct rows_span {
-    u32 first, n;
-};
-
-static __device__ __forceinline__ struct rows_span span_of(const struct latent_rows &r)
+static __device__ __forceinline__ void split_past(const struct latent_block_params &p, u32 position,
+                                                  struct block_job &j)
 {
-    return { (r.each * blockIdx.x + min(blockIdx.x, r.more)) * BLOCK_GROUP,
-             (r.each + (blockIdx.x < r.more)) * BLOCK_GROUP };
+    u32 rank = gridDim.x - 1 - blockIdx.x, n = position / PAGE_TOKENS + 1,
+        each = max((n + p.n_splits - 1) / p.n_splits, n > AT_ONCE ? 2 : 1);
+
+    j.split = rank / p.tiles;
+    j.tile_head = (rank - j.split * p.tiles) * ATTEND_FEW_HEADS;
+    j.n_heads = min(p.args.absorb.n_heads - j.tile_head, ATTEND_FEW_HEADS);
+    j.n_splits = (n + each - 1) / each;
+    j.first = j.split * each;
+    j.end = min(j.first + each, n);
+}
+
+static __device__ __forceinline__ bool is_projection(u32 product)
+{
+    return product != BLOCK_DOWN && product != BLOCK_OUT;
+}
+static __device__ __forceinline__ struct rows_span span_of(const struct latent_block_params &p, u32 product,
+                                                           const struct block_job &j)
+{
+    const struct latent_rows &r = p.rows[product];
+    bool projects = is_projection(product);
+    struct rows_span span = rows_of_block(r.of_block, projects ? j.part : blockIdx.x);
+
+    if (projects) {
+        span.first += j.head * r.n_rows;
+        span.n = j.head < p.args.absorb.n_heads ? span.n : 0;
+    }
+    return span;
+}
+
+// To 8 bytes that begin at a multiple of that, both not zero.
+static __device__ __forceinline__ void publish_two(u32 *to, f32 low, f32 high)
+{
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(to),
+                 "r"(low == 0 ? 0x80000000u : __float_as_uint(low)),
+                 "r"(high == 0 ? 0x80000000u : __float_as_uint(high))
+                 : "memory");
+}
+static __device__ __forceinline__ uint2 load_two(const u32 *at)
+{
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at) : "memory");
+    return v;
 }
 
 // ---- weights
-
-template <u32 F> static constexpr __device__ bool has_plane(u32 plane)
-{
-    return plane == 1 ? layout_high_bytes(F, 256) > 0 : plane == 3 ? layout_has_super_blocks(F) : true;
-}
-
-// One thread: n rows of a matrix, from row `from` on, to rows `to` and on.
-template <u32 F>
-static __device__ __forceinline__ void copy_rows(const struct latent_rows &r, const struct weight_planes &w,
-                                                 u32 from, u32 n, u32 to, u32 shared, u32 full)
-{
-    const u8 *const planes[4] = { w.quants, w.high, w.scales, w.deltas };
-
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (has_plane<F>(i) && n > 0)
-            copy_run(shared + r.at + r.plane[i] + to * r.row[i], planes[i] + (u64)from * r.row[i],
-                     n * r.row[i], full);
-}
 
 static __device__ __forceinline__ void begin_barriers(struct block_state &s)
 {
@@ -93,139 +127,117 @@ static __device__ __forceinline__ void begin_barriers(struct block_state &s)
 // One thread: the block's weights of a product.
 template <u32 F>
 static __device__ __forceinline__ void request_weights(const struct latent_block_params &p, u32 product,
-                                                       u8 *shared, struct block_state &s)
+                                                       const struct block_job &j, u8 *shared,
+                                                       struct block_state &s)
 {
-    const struct latent_rows &r = p.rows[product];
-    struct rows_span span = span_of(r);
-    u32 at = shared_address(shared), full = shared_address(&s.full[product]), n = span.n;
+    const struct block_rows &r = p.rows[product].of_block;
+    struct rows_span span = span_of(p, product, j);
+    u32 at = shared_address(shared) + p.rows[product].at, full = shared_address(&s.full[product]), n = span.n;
 
-    expect_bytes(full, n * (r.row[0] + r.row[1] + r.row[2] + r.row[3]));
+    expect_bytes(full, n * r.row_bytes);
     if (product == BLOCK_DOWN) { // of two matrices, one behind the other
         u32 n_a = min(max(p.args.q_latent, span.first) - span.first, n);
-        copy_rows<F>(r, p.kv_a, span.first + n_a - p.args.q_latent, n - n_a, n_a, at, full);
+        if (n_a < n)
+            copy_rows<F>(r, p.kv_a, span.first + n_a - p.args.q_latent, n - n_a, n_a, at, full);
         n = n_a;
     }
-    copy_rows<F>(r, p.w[product], span.first, n, 0, at, full);
+    if (n > 0)
+        copy_rows<F>(r, p.w[product], span.first, n, 0, at, full);
 }
 
 // ---- products
 
-// Rows of different heads have activations of their own, one head's behind the other's.
-static __device__ __forceinline__ u32 head_of(const struct latent_rows &r, u32 row) // row / r.head_rows
+// x, which is there, or the latents, times their norm, to int8. Returns the norm's factor. Eight numbers a
+// thread. All threads come.
+static __device__ __forceinline__ f32 pack_normed(const struct latent_block_params &p, u32 product,
+                                                  const struct row_int8 &x, struct block_state &s)
 {
-    return __umulhi(row, r.head_inverse);
-}
-// Of the block's rows.
-static __device__ __forceinline__ u32 first_head(const struct latent_rows &r)
-{
-    return head_of(r, span_of(r).first);
-}
-static __device__ __forceinline__ u32 n_heads(const struct latent_rows &r)
-{
-    struct rows_span span = span_of(r);
-    return head_of(r, span.first + span.n - 1) - head_of(r, span.first) + 1;
-}
-
-// Eight numbers of x, which is there, or of the latents.
-static __device__ __forceinline__ void take_numbers(const u32 *at, bool there, f32 (&v)[8])
-{
-    uint4 a, b;
-    do {
-        a = load_four(at);
-        b = load_four(at + 4);
-    } while (!there && !(are_there(a) && are_there(b)));
-    const u32 words[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
-#pragma unroll
-    for (u32 i = 0; i < 8; i++)
-        v[i] = __uint_as_float(words[i]);
-}
-
-// Eights of the product's activations: a thread's, of this number. attended: those of BLOCK_EXPAND.
-static __device__ __forceinline__ void take_eight(const struct latent_block_params &p, u32 product, u32 i,
-                                                  const f32 *attended, f32 (&v)[8])
-{
-    const struct latent_rows &r = p.rows[product];
-
-    if (product <= BLOCK_UP) {
-        take_numbers(product == BLOCK_DOWN ? (const u32 *)p.in + 8 * i : p.words[BLOCK_DOWN] + 8 * i,
-                     product == BLOCK_DOWN, v);
-    } else if (product == BLOCK_EXPAND) {
-#pragma unroll
-        for (u32 k = 0; k < 8; k++)
-            v[k] = attended[8 * i + k];
-    } else {
-        u32 head = i >= 4 * r.n_blocks;
-        open_pairs(await_four(p.words[product - 1] + (first_head(r) + head) * r.head_words +
-                              4 * (i - head * 4 * r.n_blocks)),
-                   v);
-    }
-}
-
-static __device__ __forceinline__ f32 scale_by(const struct float8 &norm, f32 (&v)[8])
-{
-    const f32 scale[8] = { norm.a.x, norm.a.y, norm.a.z, norm.a.w, norm.b.x, norm.b.y, norm.b.z, norm.b.w };
+    u32 n = p.rows[product].n_blocks * 4, i = threadIdx.x;
+    const u32 *at = (product == BLOCK_DOWN ? (const u32 *)p.in : p.words[BLOCK_DOWN]) + 8 * i;
     f32 squares = 0;
 
-#pragma unroll
-    for (u32 i = 0; i < 8; i++) {
-        squares += v[i] * v[i];
-        v[i] *= scale[i];
-    }
-    return squares;
-}
-
-// The product's activations, times their norm, to x. Returns the norm's factor, or 1. All threads come.
-static __device__ __forceinline__ f32 pack(const struct latent_block_params &p, u32 product,
-                                           const struct row_int8 &x, const f32 *attended,
-                                           struct block_state &s)
-{
-    const struct latent_rows &r = p.rows[product];
-    u32 n = n_heads(r) * r.n_blocks * 4;
-    bool normed = product <= BLOCK_UP;
-    f32 squares = 0, sum = 0;
-
-#pragma unroll 1
-    for (u32 i = threadIdx.x; i < (n + 31) / 32 * 32; i += BLOCK_THREADS) {
+    if (i < (n + 31) / 32 * 32) {
+        struct float8 norm = load_eight(p.norms[product], i, n);
+        const f32 by[8] = { norm.a.x, norm.a.y, norm.a.z, norm.a.w, norm.b.x, norm.b.y, norm.b.z, norm.b.w };
         f32 v[8] = {};
         if (i < n) {
-            struct float8 norm = {};
-            if (normed)
-                norm = load_eight(p.norms[product], i, n);
-            take_eight(p, product, i, attended, v);
-            if (normed)
-                squares += scale_by(norm, v);
+            uint4 a, b;
+            do {
+                a = load_four(at);
+                b = load_four(at + 4);
+            } while (product != BLOCK_DOWN && !(are_there(a) && are_there(b)));
+            open_numbers(a, b, v);
+        }
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            squares += v[k] * v[k];
+            v[k] *= by[k];
         }
         quantise_eight(x, i, v, i < n);
-    }
-    if (normed) {
         squares = warp_sum(squares);
-        if (threadIdx.x % 32 == 0)
-            s.sums[product][threadIdx.x / 32] = squares;
     }
+    if (threadIdx.x % 32 == 0)
+        s.sums[product][threadIdx.x / 32] = squares;
     __syncthreads();
-    if (!normed)
-        return 1;
-#pragma unroll
-    for (u32 i = 0; i < WARPS; i++)
-        sum += s.sums[product][i];
-    return norm_factor(sum, 8 * n, product == BLOCK_DOWN ? p.args.eps : p.args.q_eps);
+    const float4 *sums = (const float4 *)s.sums[product], a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    f32 sum = ((a.x + a.y) + (a.z + a.w) + ((b.x + b.y) + (b.z + b.w))) +
+              ((c.x + c.y) + (c.z + c.w) + ((d.x + d.y) + (d.z + d.w)));
+    return rsqrtf(sum * p.inverse_cols[product] + (product == BLOCK_DOWN ? p.args.eps : p.args.q_eps));
 }
 
-// Row i of the block's times the row of activations from block `first` of 32 on: 1 << shift lanes, which all
-// get the sum.
+// Pairs from all blocks that have them, from `words` on, to int8. Two words of eight at a time. All threads
+// come.
+static __device__ __forceinline__ void pack_pairs(const u32 *words, u32 n, const struct row_int8 &x)
+{
+    u32 end = (n + 31) / 32 * 32, i = threadIdx.x;
+
+    if (i < end) {
+        bool two = i + BLOCK_THREADS < end;
+        const u32 *at = words + 4 * min(i, n - 1), *next = words + 4 * min(i + BLOCK_THREADS, n - 1);
+        uint4 v, w = make_uint4(~0u, ~0u, ~0u, ~0u);
+        do {
+            v = load_four(at);
+            if (two)
+                w = load_four(next);
+        } while (!are_there(v) || !are_there(w));
+#pragma unroll 1
+        for (; i < end; i += BLOCK_THREADS, v = w) {
+            f32 numbers[8];
+            open_pairs(v, numbers);
+            quantise_eight(x, i, numbers, i < n);
+        }
+    }
+    __syncthreads();
+}
+
+// A warp has 32 numbers from a multiple of 32 on, one a lane: the same bits as quantise_eight.
+static __device__ __forceinline__ void quantise_one(const struct row_int8 &x, u32 column, f32 v)
+{
+    u32 lane = threadIdx.x % 32, block = column / 32;
+    // infinity for a NaN too
+    f32 top = __uint_as_float(min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000));
+    int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0),
+        all = __reduce_add_sync(~0u, q);
+
+    ((u8 *)((lane < 16 ? x.low : x.high) + block))[lane % 16] = (u8)q;
+    if (lane == 0) {
+        x.scale[block] = int8_scale(top);
+        x.sums[block] = make_int2(low, all - low);
+    }
+}
+
+// Row i of the block's times the row of activations: 1 << shift lanes, which all get the sum.
 template <u32 F>
 static __device__ __forceinline__ f32 dot_row(const struct latent_rows &r, const u8 *shared, u32 i,
-                                              const struct row_int8 &x, u32 first)
+                                              const struct row_int8 &x)
 {
-    const u8 *at = shared + r.at;
-    const struct plane_pointers row = { at + i * r.row[0], at + r.plane[1] + i * r.row[1],
-                                        at + r.plane[2] + i * r.row[2], at + r.plane[3] + i * r.row[3] };
+    const struct plane_pointers row = row_of(r.of_block, shared + r.at, i);
     u32 lanes = 1 << r.shift;
     f32 sum = 0;
 
 #pragma unroll 2
     for (u32 block = threadIdx.x & (lanes - 1); block < r.n_blocks; block += lanes)
-        sum = dot_block<F>(block_at<F, false>(row, block), face<F>(x, first + block), sum);
+        sum = dot_block<F>(block_at<F, false>(row, block), face<F>(x, block), sum);
 #pragma unroll
     for (u32 o = 16; o; o /= 2) {
         f32 other = __shfl_xor_sync(~0u, sum, o);
@@ -234,23 +246,21 @@ static __device__ __forceinline__ f32 dot_row(const struct latent_rows &r, const
     return sum;
 }
 
-// The block's rows. What is handed on are numbers, or pairs; the last product adds to x.
+// The block's rows, of which there are some. What is handed on are numbers, or pairs; the last product adds
+// to x.
 template <u32 F>
 static __device__ __forceinline__ void multiply(const struct latent_block_params &p, u32 product,
-                                                const u8 *shared, const struct row_int8 &x, f32 factor,
-                                                struct block_state &s)
+                                                const struct rows_span &span, const u8 *shared,
+                                                const struct row_int8 &x, f32 factor, struct block_state &s)
 {
     const struct latent_rows &r = p.rows[product];
-    struct rows_span span = span_of(r);
-    u32 lane = threadIdx.x % 32, lanes = 1 << r.shift, step = 32 >> r.shift,
-        second = (first_head(r) + 1) * r.head_rows; // where another head begins
+    u32 lane = threadIdx.x % 32, lanes = 1 << r.shift, step = 32 >> r.shift;
 
     wait_for_stage(shared_address(&s.full[product]), 0);
 #pragma unroll 1
     for (u32 at = threadIdx.x / 32 * step; at < span.n; at += WARPS * step) {
         u32 i = at + (lane >> r.shift), mine = min(i, span.n - 1), row = span.first + mine;
-        f32 add = product == BLOCK_OUT ? p.in[row] : 0,
-            sum = dot_row<F>(r, shared, mine, x, row >= second ? r.n_blocks : 0) * factor;
+        f32 add = product == BLOCK_OUT ? p.in[row] : 0, sum = dot_row<F>(r, shared, mine, x) * factor;
         if (product == BLOCK_DOWN || product == BLOCK_OUT) { // by whole warps
             if (lane == 0 && product == BLOCK_DOWN)
                 publish_number(p.words[product] + row, sum);
@@ -264,34 +274,17 @@ static __device__ __forceinline__ void multiply(const struct latent_block_params
     }
 }
 
-// ---- attention
+// ---- the key
 
-template <class S>
-static __device__ __forceinline__ struct few_job block_job(const struct latent_block_params &p,
-                                                           const struct seen_range &r)
-{
-    constexpr u32 most = ATTEND_FEW_HEADS;
-    u32 n = r.position / PAGE_TOKENS + 1, head = blockIdx.x % p.tiles * most;
-    struct few_job j = { .head = head, .n_heads = min(p.args.absorb.n_heads - head, most) };
-
-    j.end = n;
-    j.each = n <= p.attend.alone_pages
-                 ? n
-                 : max((n + p.attend.n_splits - 1) / p.attend.n_splits, p.attend.fewest_pages);
-    j.n_splits = (n + j.each - 1) / j.each;
-    j.n_blocks = j.n_splits;
-    return j;
-}
-
-// What makes number `threadIdx.x % ROTATED` of a rotated part: of numbers `first` and `second` of it.
+// How number d of a rotated part is made: of numbers `first` and `second` of it.
 struct rotation {
     u32 first, second;
     f32 by_first, by_second;
 };
-static __device__ __forceinline__ struct rotation rotation_of(const struct latent_block_params &p)
+static __device__ __forceinline__ struct rotation rotation_of(const struct latent_block_params &p, u32 d)
 {
     bool adjacent = p.args.absorb.pairs == ROPE_ADJACENT;
-    u32 d = threadIdx.x % ROTATED, i = adjacent ? d / 2 : d % (ROTATED / 2);
+    u32 i = adjacent ? d / 2 : d % (ROTATED / 2);
     bool second = adjacent ? d % 2 : d / (ROTATED / 2);
     f32 cosine = p.angles[2 * i], sine = p.angles[2 * i + 1];
 
@@ -299,8 +292,8 @@ static __device__ __forceinline__ struct rotation rotation_of(const struct laten
              second ? cosine : -sine };
 }
 
-// The key of the row, to its page, by the warps that pack no queries, while these are waited for. Every block
-// that reads that page does so, with the same bits, rather than to wait for one.
+// The key of the row, to its page, by the upper half of the threads, while queries are waited for. Every
+// block that reads that page does so, with the same bits, rather than to wait for one.
 template <class S>
 static __device__ __forceinline__ void store_key(const struct latent_block_params &p,
                                                  const struct seen_range &r, struct block_state &s)
@@ -320,7 +313,7 @@ static __device__ __forceinline__ void store_key(const struct latent_block_param
         squares += x[i] * x[i];
     }
     if (d < ROTATED) {
-        struct rotation turn = rotation_of(p);
+        struct rotation turn = rotation_of(p, d);
         f32 u = await_number(kv + LATENT_VALUE + turn.first),
             v = await_number(kv + LATENT_VALUE + turn.second);
         page_put_block(side, page, 0, token, LATENT_VALUE + d, u * turn.by_first + v * turn.by_second);
@@ -338,49 +331,152 @@ static __device__ __forceinline__ void store_key(const struct latent_block_param
         page_put_block(side, page, 0, token, d + i * n, x[i] * norm[i] * factor);
 }
 
-static __device__ __forceinline__ f32 await_half(const u32 *pairs, u32 i)
+// ---- attention
+
+// The warp's dims of a page.
+template <class S>
+static __device__ __forceinline__ void load_page(const struct latent_block_params &p, u32 number,
+                                                 struct few_page<S> &page)
 {
-    u32 word = __float_as_uint(await_number(pairs + i / 2));
-    return __uint_as_float(i % 2 ? word & 0xffff0000 : word << 16);
+    const u8 *head = (const u8 *)p.attend.k_pages + (u64)number * page_head_bytes(S::format, LATENT_KEY);
+    u32 warp = threadIdx.x / 32;
+
+    load_key_steps<S, 0, S::latents>(head, warp * S::latents, page);
+    if (warp < ROTATED / 16)
+        load_key_steps<S, S::latents, S::steps>(head, LATENT_VALUE / 16 + warp, page);
+    load_values<S>(p.attend, page, number, 0);
 }
 
-// The tile's queries as fragments; see put_queries in attend_few.cuh.
-template <class S>
-static __device__ __forceinline__ void stage_queries(const struct latent_block_params &p,
-                                                     const struct few_job &j, const struct rotation &turn,
-                                                     struct query_stage &stage, struct few_room<S> &room)
+static __device__ __forceinline__ f32 half_of_pair(u32 word, u32 which)
 {
-    constexpr u32 eights = LATENT_VALUE / 8, n = S::key / 16 * 32;
-    const struct latent_project_args &a = p.args.absorb;
-    f32 scale = p.args.scale * (LOG2_E / S::divide), v[8];
-    u32 own = threadIdx.x / ROTATED;
+    return __uint_as_float(which ? word & 0xffff0000 : word << 16);
+}
 
-    static_assert(ATTEND_FEW_HEADS * ROTATED == S::threads && ATTEND_FEW_HEADS * eights == S::threads, "");
-    if (own < j.n_heads) {
-        const u32 *rest = p.words[BLOCK_UP] + ((j.head + own) * (a.n_cols + ROTATED) + a.n_cols) / 2;
-        stage.q[own][LATENT_VALUE + threadIdx.x % ROTATED] =
-            await_half(rest, turn.first) * turn.by_first + await_half(rest, turn.second) * turn.by_second;
-    }
-    own = threadIdx.x / eights;
-    if (own < j.n_heads) {
-        u32 at = threadIdx.x % eights;
-        open_pairs(await_four(p.words[BLOCK_ABSORB] + (j.head + own) * (LATENT_VALUE / 2) + 4 * at), v);
+// Four numbers as a lane's part of a fragment; see put_queries in attend_few.cuh.
+template <class S>
+static __device__ __forceinline__ uint4 query_words(const struct latent_block_params &p, const f32 (&x)[4])
+{
+    f32 scale = p.args.scale * (LOG2_E / S::divide);
+    uint2 low = two_parts<S::bf16>(x[0] * scale, x[1] * scale),
+          high = two_parts<S::bf16>(x[2] * scale, x[3] * scale);
+    return make_uint4(low.x, low.y, high.x, high.y);
+}
+
+// The warp's 16 rotated dims of head g of the tile.
+template <class S>
+static __device__ __forceinline__ uint4 rotated_queries(const struct latent_block_params &p,
+                                                        const struct block_job &j)
+{
+    const struct latent_project_args &a = p.args.absorb;
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const u32 *at = p.words[BLOCK_UP] + ((j.tile_head + g) * (a.n_cols + ROTATED) + a.n_cols) / 2;
+    struct rotation turns[4];
+    u32 v[4][2];
+    f32 x[4] = {};
+    bool all;
+
+    if (g < j.n_heads) {
 #pragma unroll
-        for (u32 k = 0; k < 8; k += 4)
-            *(float4 *)&stage.q[own][8 * at + k] = make_float4(v[k], v[k + 1], v[k + 2], v[k + 3]);
+        for (u32 c = 0; c < 4; c++)
+            turns[c] = rotation_of(p, warp * 16 + key_dim<S::format>(t, c));
+        do {
+            all = true;
+#pragma unroll
+            for (u32 c = 0; c < 4; c++) {
+                v[c][0] = load_word(at + turns[c].first / 2);
+                v[c][1] = load_word(at + turns[c].second / 2);
+                all = all && v[c][0] && v[c][1];
+            }
+        } while (!all);
+#pragma unroll
+        for (u32 c = 0; c < 4; c++)
+            x[c] = half_of_pair(v[c][0], turns[c].first % 2) * turns[c].by_first +
+                   half_of_pair(v[c][1], turns[c].second % 2) * turns[c].by_second;
     }
-    __syncthreads();
-#pragma unroll 1
-    for (u32 i = threadIdx.x; i < n; i += S::threads) {
-        u32 lane = i % 32, at = i / 32, head = lane / 4;
+    return query_words<S>(p, x);
+}
+
+// The warp's dims of the latent of head g of the tile.
+template <class S>
+static __device__ __forceinline__ void absorbed_queries(const struct latent_block_params &p,
+                                                        const struct block_job &j, uint4 (&q)[S::steps])
+{
+    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const u32 *at = p.words[BLOCK_ABSORB] + (j.tile_head + g) * (LATENT_VALUE / 2) +
+                    threadIdx.x / 32 * S::latents * 8 + key_dim<S::format>(t, 0) / 2;
+    u32 v[S::latents][4] = {};
+    bool all;
+
+    if (g < j.n_heads)
+        do {
+            all = true;
+#pragma unroll
+            for (u32 s = 0; s < S::latents; s++)
+#pragma unroll
+                for (u32 c = 0; c < 4; c++) {
+                    v[s][c] = load_word(at + s * 8 + key_dim<S::format>(0, c) / 2);
+                    all = all && v[s][c];
+                }
+        } while (!all);
+#pragma unroll
+    for (u32 s = 0; s < S::latents; s++) {
         f32 x[4];
 #pragma unroll
         for (u32 c = 0; c < 4; c++)
-            x[c] = head < j.n_heads ? stage.q[head][at * 16 + key_dim<S::format>(lane % 4, c)] * scale : 0;
-        uint2 low = two_parts<S::bf16>(x[0], x[1]), high = two_parts<S::bf16>(x[2], x[3]);
-        room.q[at][lane] = make_uint4(low.x, low.y, high.x, high.y);
+            x[c] = half_of_pair(v[s][c], key_dim<S::format>(t, c) % 2);
+        q[s] = query_words<S>(p, x);
     }
+}
+
+// The scores of all warps' dims, the same in every warp. All threads come.
+static __device__ __forceinline__ void add_dims(struct block_state &s, f32 (&scores)[4])
+{
+    u32 lane = threadIdx.x % 32, at = threadIdx.x / 4, first = threadIdx.x % 4;
+    f32 sum = 0;
+
+    *(float4 *)&s.scores[threadIdx.x / 32][4 * lane] =
+        make_float4(scores[0], scores[1], scores[2], scores[3]);
     __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < WARPS; i += 4)
+        sum += s.scores[first + i][at];
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    if (first == 0)
+        s.all_scores[at] = sum;
+    __syncthreads();
+    float4 all = *(const float4 *)&s.all_scores[4 * lane];
+    scores[0] = all.x;
+    scores[1] = all.y;
+    scores[2] = all.z;
+    scores[3] = all.w;
+}
+
+template <class S>
+static __device__ __forceinline__ void take_page(const struct few_page<S> &page, const uint4 (&q)[S::steps],
+                                                 u32 tokens, struct few_state<S> &state,
+                                                 struct block_state &s)
+{
+    u32 t = threadIdx.x % 4;
+    f32 scores[4] = {}, c[2][4] = {};
+    bool seen[4];
+
+#pragma unroll
+    for (u32 i = 0; i < S::steps; i++) {
+        if (i == S::latents && threadIdx.x / 32 >= ROTATED / 16)
+            break;
+        score_step<S>(page, i, q[i], c);
+        if (S::format == KV_Q8_0)
+            end_scores<S>(page, i, c, scores);
+    }
+    if (S::format != KV_Q8_0)
+        end_scores<S>(page, 0, c, scores);
+    add_dims(s, scores);
+#pragma unroll
+    for (u32 i = 0; i < 4; i++)
+        seen[i] = 4 * t + i < tokens;
+    weigh<S>(state, seen, scores);
+    add_values<S>(state, page, seen, scores);
 }
 
 static __device__ __forceinline__ u32 *part_words(const struct latent_block_params &p, u32 split, u32 head)
@@ -388,105 +484,94 @@ static __device__ __forceinline__ u32 *part_words(const struct latent_block_para
     return p.parts + (split * p.args.absorb.n_heads + head) * PART_WORDS;
 }
 
-// A split's sums, with their maximum and total; or, of a past that is not split, the result.
+// A split's sums, with their maximum and total.
 template <class S>
 static __device__ __forceinline__ void publish_split(const struct latent_block_params &p,
-                                                     const struct few_job &j, u32 split, u32 n_pages,
-                                                     struct few_room<S> &room)
+                                                     const struct block_job &j,
+                                                     const struct few_state<S> &state)
 {
-    u32 n = min(n_pages, S::slots);
+    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    f32 total = state.row_sum + __shfl_xor_sync(~0u, state.row_sum, 1);
 
-    weigh_warps<S, false>(p.attend, j, n, room);
-    __syncthreads();
-#pragma unroll 2
-    for (u32 i = threadIdx.x; i < j.n_heads * S::value; i += S::threads) {
-        u32 h = i / S::value, dim = i % S::value;
-        publish_number(part_words(p, split, j.head + h) + dim, sum_of_warps<S>(room, n, h, dim));
-    }
-    if (j.n_splits > 1 && threadIdx.x < j.n_heads) {
-        u32 *part = part_words(p, split, j.head + threadIdx.x) + LATENT_VALUE;
-        publish_number(part, room.most[threadIdx.x]);
-        publish_number(part + 1, room.total[threadIdx.x]);
-    }
+    total += __shfl_xor_sync(~0u, total, 2);
+#pragma unroll
+    for (u32 i = 0; i < 2; i++)
+        if (2 * t + i < j.n_heads)
+#pragma unroll
+            for (u32 r = 0; r < S::rows; r++)
+                publish_two(part_words(p, j.split, j.tile_head + 2 * t + i) + warp * S::rows * 16 +
+                                value_dim<S>(r, g),
+                            state.sums[r][i], state.sums[r][2 + i]);
+    if (warp == 0 && t == 0 && g < j.n_heads)
+        publish_two(part_words(p, j.split, j.tile_head + g) + LATENT_VALUE, state.row_max, total);
 }
 
 template <class S>
 static __device__ __forceinline__ void attend(const struct latent_block_params &p, const struct seen_range &r,
-                                              const struct few_job &j, u8 *shared)
+                                              const struct block_job &j, struct block_state &s)
 {
-    struct few_room<S> &room = *(struct few_room<S> *)shared;
-    struct query_stage &stage = *(struct query_stage *)room.sums;
-    u32 split = blockIdx.x / p.tiles, first = split * j.each, end = min(first + j.each, j.end),
-        at = first + threadIdx.x / 32 / S::parts;
-    struct few_page<S> page;
+    struct few_page<S> next;
+    struct few_state<S> state = {
+        .row_max = -INFINITY_F32
+    };
+    uint4 q[S::steps] = {};
 
-    static_assert(sizeof(struct query_stage) <= sizeof room.sums, "");
-    if (at < end) {
-        u32 number = r.table[at];
-        load_keys<S>(p.attend, page, number, 0);
-        load_values<S>(p.attend, page, number, 0);
-    }
-    struct rotation turn = rotation_of(p);
-    __syncthreads(); // the weights that lay here are multiplied
-    stage_queries<S>(p, j, turn, stage, room);
-    take_pages<S>(p.attend, r, j, first, end, true, page, room);
-    __syncthreads();
-    publish_split<S>(p, j, split, end - first, room);
-}
-
-// What a lane's split weighs in a head's attended latent, of which there are several.
-static __device__ __forceinline__ f32 split_weight(const u32 *parts, u32 stride, u32 n_splits)
-{
-    u32 lane = threadIdx.x % 32;
-    f32 most = -INFINITY_F32, total = 0;
-
-    if (lane < n_splits) {
-        most = await_number(parts + lane * stride + LATENT_VALUE);
-        total = await_number(parts + lane * stride + LATENT_VALUE + 1);
-    }
-    f32 weight = exp2f(most - warp_max(most));
-    return weight / warp_sum(total * weight);
-}
-
-// Number `dim` of a head's attended latent: of all splits.
-static __device__ __forceinline__ f32 attended_at(const struct latent_block_params &p, u32 head, u32 n_splits,
-                                                  u32 dim)
-{
-    const u32 *parts = part_words(p, 0, head);
-    u32 stride = p.args.absorb.n_heads * PART_WORDS;
-    f32 weight = n_splits == 1 ? 1 : split_weight(parts, stride, n_splits), sum = 0;
-
+    __syncthreads(); // the key is stored
+    load_page<S>(p, r.table[j.first], next);
+    if (threadIdx.x / 32 < ROTATED / 16)
+        q[S::latents] = rotated_queries<S>(p, j);
+    absorbed_queries<S>(p, j, q);
 #pragma unroll 1
-    for (u32 split = 0; split < n_splits; split += AT_ONCE) {
-        const u32 *at = parts + split * stride + dim;
-        u32 v[AT_ONCE];
-        bool all;
-        do {
-            all = true;
-#pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
-                v[i] = split + i < n_splits ? load_word(at + i * stride) : 0x80000000u;
-                all = all && v[i];
-            }
-        } while (!all);
-#pragma unroll
-        for (u32 i = 0; i < AT_ONCE; i++)
-            sum = fmaf(__shfl_sync(~0u, weight, split + i), __uint_as_float(v[i]), sum);
+    for (u32 at = j.first; at < j.end; at++) {
+        struct few_page<S> page = next;
+        if (at + 1 < j.end)
+            load_page<S>(p, r.table[at + 1], next);
+        take_page<S>(page, q, r.position + 1 - at * PAGE_TOKENS, state, s);
     }
-    return sum;
+    publish_split<S>(p, j, state);
 }
 
-// The attended latents of the heads whose rows of Wuv the block has, to `attended`: [heads][LATENT_VALUE].
-static __device__ __forceinline__ void take_attended(const struct latent_block_params &p, u32 n_splits,
-                                                     f32 *attended)
+// What split `lane` weighs in a head's attended latent. sums: its maximum and total.
+static __device__ __forceinline__ f32 split_weight(uint2 sums, u32 n_splits)
 {
-    const struct latent_rows &r = p.rows[BLOCK_EXPAND];
-    u32 first = first_head(r), n = n_heads(r);
+    bool exists = threadIdx.x % 32 < n_splits;
+    f32 most = exists ? __uint_as_float(sums.x) : -INFINITY_F32, weight = exp2f(most - warp_max(most));
+
+    return weight / warp_sum(exists ? __uint_as_float(sums.y) * weight : 0);
+}
+
+// The attended latent of the block's head, of all splits, to int8: a number a thread.
+static __device__ __forceinline__ void take_attended(const struct latent_block_params &p,
+                                                     const struct block_job &j, const struct row_int8 &x)
+{
+    const u32 *parts = part_words(p, 0, j.head), *at = parts + threadIdx.x;
+    u32 stride = p.args.absorb.n_heads * PART_WORDS, lane = threadIdx.x % 32;
+    f32 weight = 0, sum = 0;
 
     static_assert(BLOCK_THREADS == LATENT_VALUE, "");
 #pragma unroll 1
-    for (u32 i = 0; i < n; i++)
-        attended[i * LATENT_VALUE + threadIdx.x] = attended_at(p, first + i, n_splits, threadIdx.x);
+    for (u32 split = 0; split < j.n_splits; split += AT_ONCE) {
+        u32 v[AT_ONCE];
+        uint2 sums = make_uint2(~0u, ~0u);
+        bool all;
+        do {
+            if (split == 0 && lane < j.n_splits)
+                sums = load_two(parts + lane * stride + LATENT_VALUE);
+            all = sums.x && sums.y;
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; i++) {
+                v[i] = split + i < j.n_splits ? load_word(at + i * stride) : 0x80000000u;
+                all = all && v[i];
+            }
+        } while (!all);
+        if (split == 0)
+            weight = split_weight(sums, j.n_splits);
+#pragma unroll
+        for (u32 i = 0; i < AT_ONCE; i++)
+            sum = fmaf(__shfl_sync(~0u, weight, split + i), __uint_as_float(v[i]), sum);
+        at += AT_ONCE * stride;
+    }
+    quantise_one(x, threadIdx.x, sum);
     __syncthreads();
 }
 
@@ -534,15 +619,16 @@ static __device__ __forceinline__ void prefetch_norms(const struct latent_block_
 template <u32 F, u32 KV>
 static __device__ __forceinline__ void latent_block(const struct latent_block_params &p)
 {
-    using S = struct few_shape<LATENT_KEY, LATENT_VALUE, LATENT_FEW_PARTS, LATENT_FEW_THREADS, KV, true>;
+    using S = struct block_shape<KV>;
     extern __shared__ __align__(128) u8 block_shared[];
     struct block_state &s = *(struct block_state *)(block_shared + p.state_at);
-
+    struct block_job j = {};
+    bool requests = threadIdx.x == BLOCK_THREADS - 1; // elect_one() costs registers here
     u32 before = 0;
-    bool requests = threadIdx.x == BLOCK_THREADS - 1;
+
     if (requests) {
         begin_barriers(s);
-        request_weights<F>(p, BLOCK_DOWN, block_shared, s);
+        request_weights<F>(p, BLOCK_DOWN, j, block_shared, s);
     }
     prefetch_norms(p);
     if (p.attend.step->n_rows == 0) { // the request does not wait for this number
@@ -552,33 +638,42 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
         return;
     }
     struct seen_range r = range_of(p.attend, 0);
-    struct few_job j = block_job<S>(p, r);
+    j.head = blockIdx.x / p.head_blocks;
+    j.part = blockIdx.x - j.head * p.head_blocks;
+    split_past(p, r.position, j);
 #pragma unroll 1
     for (u32 product = 0; product < BLOCK_N_PRODUCTS; product++) {
-        const struct latent_rows &rows = p.rows[product];
         if (requests && product + 1 < BLOCK_N_PRODUCTS)
-            request_weights<F>(p, product + 1, block_shared, s);
+            request_weights<F>(p, product + 1, j, block_shared, s);
         if (product == BLOCK_DOWN) {
             wait_before_next();
             let_next_begin();
         }
-        u32 split = blockIdx.x / p.tiles;
-        if (product == BLOCK_ABSORB && split == j.n_splits - 1 && threadIdx.x >= KEY_FROM)
+        if (product == BLOCK_ABSORB && j.split == j.n_splits - 1 && threadIdx.x >= KEY_FROM)
             store_key<S>(p, r, s);
-        if (product == BLOCK_EXPAND) {
-            if (split < j.n_splits)
-                attend<S>(p, r, j, block_shared);
-            __syncthreads(); // what lies where the latents come is read
-            take_attended(p, j.n_splits, (f32 *)block_shared);
-        }
-        struct row_int8 x = row_int8_at(block_shared + p.row_at[product % 2], n_heads(rows) * rows.n_blocks);
-        f32 factor = pack(p, product, x, (const f32 *)block_shared, s);
+        if (product == BLOCK_EXPAND && j.split < j.n_splits)
+            attend<S>(p, r, j, s);
+        struct rows_span span = span_of(p, product, j);
+        if (span.n == 0 && is_projection(product)) // of no head
+            continue;
+        u32 n = p.rows[product].n_blocks;
+        struct row_int8 x = row_int8_at(block_shared + p.row_at[product % 2], n);
+        f32 factor = 1;
+        if (product <= BLOCK_UP)
+            factor = pack_normed(p, product, x, s);
+        else if (product == BLOCK_EXPAND)
+            take_attended(p, j, x);
+        else
+            pack_pairs(product == BLOCK_OUT
+                           ? p.words[BLOCK_EXPAND]
+                           : p.words[BLOCK_UP] + j.head * (p.args.absorb.n_cols + ROTATED) / 2,
+                       4 * n, x);
         if (product == BLOCK_OUT) { // all threads have read the values
             if (threadIdx.x == 0)
                 before = atomicAdd(p.arrived, 1);
             make_zero(p, j.n_splits);
         }
-        multiply<F>(p, product, block_shared, x, factor, s);
+        multiply<F>(p, product, span, block_shared, x, factor, s);
     }
     leave(p, before, s);
 }

@@ -1,7 +1,6 @@
 // latent_block_cuda.c - the operation's launch: one, where the shapes and formats are those of its kernel and
 // all weights of a block fit its shared memory; else the parts'.
 #include "ops/latent_block/latent_block_cuda.h"
-#include "base/divide.h"
 #include "gemm/cuda/gemm_kernels.h"
 #include "ops/cuda_table.h"
 
@@ -33,79 +32,39 @@ static const char *kernel_of(const struct cuda_plan *p, const struct latent_bloc
 static bool shapes_suit(const struct cuda_plan *p, const struct latent_block_args *a)
 {
     const struct latent_project_args *q = &a->absorb;
-    u32 n_blocks = p->device.n_sms;
 
     return p->device.capability >= 90 && !q->exact && a->store.pages.head_dim == LATENT_KEY &&
            a->store.latent_dims == LATENT_VALUE && a->n_cols % 32 == 0 && a->n_cols <= 8 * BLOCK_THREADS &&
            a->q_latent % 32 == 0 && a->q_latent <= 8 * BLOCK_THREADS && q->n_cols % 32 == 0 &&
-           q->n_cols <= 512 && a->n_value % 32 == 0 && q->n_rotated % 8 == 0 &&
-           q->n_heads * a->n_value <= 16 * BLOCK_THREADS && q->n_heads * a->n_value >= BLOCK_GROUP * n_blocks;
+           q->n_cols <= a->n_cols && a->n_value % 32 == 0 && q->n_heads * a->n_value <= 16 * BLOCK_THREADS &&
+           q->n_heads <= p->device.n_sms;
 }
 
-// Deals eights of rows to the blocks. Returns the bytes of a block's.
-static u32 deal(struct latent_rows *r, u32 format, u32 n_rows, u32 n_cols, u32 n_blocks)
-{
-    const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
-                           layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
-    u32 n = n_rows / BLOCK_GROUP, all = 0;
-
-    r->each = n / n_blocks;
-    r->more = n % n_blocks;
-    r->most = BLOCK_GROUP * (r->each + (r->more > 0));
-    for (u32 i = 0; i < 4; i++) {
-        r->plane[i] = r->most * all;
-        r->row[i] = (u32)bytes[i];
-        all += (u32)bytes[i];
-    }
-    return divide_up(r->most * all, 128) * 128;
-}
-
-static u32 row_bytes(u32 n_cols) // as struct row_int8
-{
-    return divide_up(n_cols / 32 * 44, 128) * 128;
-}
-
-// Places in shared memory: products up to the attention lie where its own memory comes later. Returns the
-// bytes.
+// Places in shared memory. Returns the bytes.
 static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
 {
     const struct latent_block_args *a = &b->args;
     const struct latent_project_args *q = &a->absorb;
     u32 n_values = q->n_heads * a->n_value,
-        rows[BLOCK_N_PRODUCTS] = { a->q_latent + LATENT_KEY, q->n_heads * (q->n_cols + q->n_rotated),
-                                   q->n_heads * q->n_rows, n_values, a->n_cols },
+        rows[BLOCK_N_PRODUCTS] = { a->q_latent + LATENT_KEY, q->n_cols + q->n_rotated, q->n_rows, a->n_value,
+                                   a->n_cols },
         cols[BLOCK_N_PRODUCTS] = { a->n_cols, a->q_latent, q->n_cols, LATENT_VALUE, n_values }, at = 0;
     static const u32 shifts[BLOCK_N_PRODUCTS] = { 5, 3, 1, 3, 5 };
-    u32 attend = ATTEND_FEW_SHARED(LATENT_KEY, LATENT_VALUE, LATENT_FEW_PARTS, LATENT_FEW_THREADS);
 
+    b->head_blocks = n_blocks / q->n_heads;
     for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++) {
         struct latent_rows *r = &b->rows[i];
-        if (i == BLOCK_EXPAND)
-            at = at > divide_up(attend, 128) * 128 ? at : divide_up(attend, 128) * 128;
-        r->at = at;
-        at += deal(r, format, rows[i], cols[i], n_blocks);
-        r->n_blocks = cols[i] / 32;
-        r->head_rows = i == BLOCK_ABSORB ? q->n_rows : i == BLOCK_EXPAND ? a->n_value : rows[i];
-        r->head_inverse = UINT32_MAX / r->head_rows + 1; // exact for rows below 2^16
-        r->head_words = i == BLOCK_ABSORB ? (q->n_cols + q->n_rotated) / 2 : 0;
-        r->shift = shifts[i];
+        u32 n = i == BLOCK_DOWN || i == BLOCK_OUT ? n_blocks : b->head_blocks;
+        *r =
+            (struct latent_rows){ .at = at, .n_rows = rows[i], .n_blocks = cols[i] / 32, .shift = shifts[i] };
+        at += divide_up(block_rows_deal(&r->of_block, format, rows[i], cols[i], n), 128) * 128;
     }
     b->row_at[0] = at;
-    at += row_bytes(a->n_cols > n_values ? a->n_cols : n_values);
+    at += block_rows_activations(a->n_cols > n_values ? a->n_cols : n_values);
     b->row_at[1] = at;
-    at += row_bytes(a->q_latent > BLOCK_HEADS * LATENT_VALUE ? a->q_latent : BLOCK_HEADS * LATENT_VALUE);
+    at += block_rows_activations(a->q_latent > LATENT_VALUE ? a->q_latent : LATENT_VALUE);
     b->state_at = at;
     return at + BLOCK_STATE;
-}
-
-// Blocks' rows of a projection lie in BLOCK_HEADS heads at most, and head_inverse is exact.
-static bool heads_suit(const struct latent_block_params *b)
-{
-    const struct latent_block_args *a = &b->args;
-
-    return b->rows[BLOCK_ABSORB].most <= a->absorb.n_rows && b->rows[BLOCK_EXPAND].most <= a->n_value &&
-           a->absorb.n_heads * (a->absorb.n_cols + a->absorb.n_rotated) <= 1 << 16 &&
-           a->absorb.n_heads * a->absorb.n_rows <= 1 << 16 && a->absorb.n_heads * a->n_value <= 1 << 16;
 }
 
 static void place_words(struct cuda_plan *p, struct latent_block_params *b)
@@ -138,20 +97,18 @@ static bool plan_block(struct cuda_plan *p, const struct latent_block_args *a)
         .out = cuda_at(p, LATENT_BLOCK_OUT),
         .kv_a = weight_layout_of(p, LATENT_BLOCK_KV_A),
         .args = *a,
+        .inverse_cols = { 1.0f / (f32)a->n_cols, 1.0f / (f32)a->q_latent },
         .tiles = divide_up(a->absorb.n_heads, ATTEND_FEW_HEADS)
     };
 
     if (!kernel || !shapes_suit(p, a))
         return false;
-    u32 slots = LATENT_FEW_THREADS / 32 / LATENT_FEW_PARTS, most = n_blocks / b.tiles,
-        shared = place(&b, b.kv_a.format, n_blocks);
-    if (!heads_suit(&b) || shared > p->device.shared_bytes || most == 0)
+    u32 most = n_blocks / b.tiles, shared = place(&b, b.kv_a.format, n_blocks);
+    if (shared > p->device.shared_bytes || most == 0)
         return false;
     for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
         b.w[i] = weight_layout_of(p, operands[i]);
-    b.attend.n_splits = most < BLOCK_SPLITS ? most : BLOCK_SPLITS;
-    b.attend.fewest_pages = slots;
-    b.attend.alone_pages = slots; // a second round takes longer than to add parts
+    b.n_splits = most < BLOCK_SPLITS ? most : BLOCK_SPLITS;
     place_words(p, &b);
     cuda_launch_add(p, kernel, (struct cuda_shape){ { n_blocks, 1, 1 }, BLOCK_THREADS, shared }, &b,
                     sizeof b);
