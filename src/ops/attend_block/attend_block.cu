@@ -18,8 +18,7 @@
 // launches as many as there are SMs, and later launches begin when all have begun. Activations are int8 with
 // a scale for each 32. A sum's order depends on the shape alone; how a past is split on the row's position.
 #include "device/cuda/words.cuh"
-#include "gemm/cuda/pipeline.cuh"
-#include "gemm/cuda/row_int8.cuh"
+#include "gemm/cuda/block_rows.cuh"
 #include "ops/attend/attend_few.cuh"
 #include "ops/attend_block/attend_block_cuda.h"
 
@@ -46,42 +45,20 @@ struct head_stage {
     f32 heads[ATTEND_FEW_HEADS + 2][DIM + 4];
 };
 
-struct block_span {
-    u32 first, n;
-};
-static __device__ __forceinline__ struct block_span span_of(const struct attend_block_rows &r)
+static __device__ __forceinline__ struct rows_span span_of(const struct attend_block_rows &r)
 {
-    u32 b = blockIdx.x;
-    return { (r.each * b + min(b, r.more)) * ATTEND_BLOCK_GROUP,
-             b < r.n_blocks ? (r.each + (b < r.more)) * ATTEND_BLOCK_GROUP : 0 };
+    struct rows_span span = rows_of_block(r.of_block, blockIdx.x);
+
+    span.n = blockIdx.x < r.n_blocks ? span.n : 0;
+    return span;
 }
 
 // ---- weights
 
-template <u32 F> static constexpr __device__ bool has_plane(u32 plane)
-{
-    return plane == 1 ? layout_high_bytes(F, 256) > 0 : plane == 3 ? layout_has_super_blocks(F) : true;
-}
-
-// One thread: n rows of a matrix, from row `from` on, to rows `to` and on.
-template <u32 F>
-static __device__ __forceinline__ void copy_rows(const struct attend_block_rows &r,
-                                                 const struct weight_planes &w, u32 from, u32 n, u32 to,
-                                                 u32 shared, u32 full)
-{
-    const u8 *const planes[4] = { w.quants, w.high, w.scales, w.deltas };
-
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        if (has_plane<F>(i))
-            copy_run(shared + r.plane[i] + to * r.row[i], planes[i] + (u64)from * r.row[i], n * r.row[i],
-                     full);
-}
-
 // One thread. Rows of q, k and v, which follow each other.
 template <u32 F>
 static __device__ __forceinline__ void request_qkv(const struct attend_block_params &p,
-                                                   const struct block_span &span, u32 shared,
+                                                   const struct rows_span &span, u32 shared,
                                                    struct attend_state &s)
 {
     u32 n_kv = p.args.qkv.rope.pages.n_kv_heads * DIM, begin = 0, end = p.args.qkv.rope.n_heads * DIM,
@@ -90,12 +67,13 @@ static __device__ __forceinline__ void request_qkv(const struct attend_block_par
     barrier_begin(full, 1);
     barrier_begin(shared_address(&s.full[1]), 1);
     show_barriers();
-    expect_bytes(full, span.n * p.qkv.row_bytes);
+    expect_bytes(full, span.n * p.qkv.of_block.row_bytes);
 #pragma unroll 1
     for (u32 m = 0; m < 3; m++) {
         u32 first = max(span.first, begin), last = min(span.first + span.n, end);
         if (first < last)
-            copy_rows<F>(p.qkv, p.w[m], first - begin, last - first, first - span.first, shared, full);
+            copy_rows<F>(p.qkv.of_block, p.w[m], first - begin, last - first, first - span.first, shared,
+                         full);
         begin = end;
         end += n_kv;
     }
@@ -104,7 +82,7 @@ static __device__ __forceinline__ void request_qkv(const struct attend_block_par
 // The output's rows, where other things have been in shared memory. All threads come.
 template <u32 F>
 static __device__ __forceinline__ void request_out(const struct attend_block_params &p,
-                                                   const struct block_span &span, u32 shared,
+                                                   const struct rows_span &span, u32 shared,
                                                    struct attend_state &s)
 {
     u32 full = shared_address(&s.full[1]);
@@ -113,8 +91,8 @@ static __device__ __forceinline__ void request_out(const struct attend_block_par
     if (threadIdx.x / 32 != WARPS - 1 || !elect_one() || span.n == 0)
         return;
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    expect_bytes(full, span.n * p.rows.row_bytes);
-    copy_rows<F>(p.rows, p.o, span.first, span.n, 0, shared, full);
+    expect_bytes(full, span.n * p.rows.of_block.row_bytes);
+    copy_rows<F>(p.rows.of_block, p.o, span.first, span.n, 0, shared, full);
 }
 
 // ---- products
@@ -144,13 +122,6 @@ static __device__ __forceinline__ f32 pack_row(const struct attend_block_params 
     return norm_factor(sum, p.args.qkv.n_cols, p.args.qkv.norm_eps);
 }
 
-static __device__ __forceinline__ struct plane_pointers row_of(const struct attend_block_rows &r,
-                                                               const u8 *at, u32 i)
-{
-    return { at + i * r.row[0], at + r.plane[1] + i * r.row[1], at + r.plane[2] + i * r.row[2],
-             at + r.plane[3] + i * r.row[3] };
-}
-
 // The block's rows times the row of activations, N at a time by a warp. end(i, sum) takes row i's. Loops are
 // short in instructions, since a launch runs through most of them once.
 template <u32 F, u32 N, typename End>
@@ -167,7 +138,7 @@ static __device__ __forceinline__ void multiply_rows(const struct attend_block_r
         f32 sums[N] = {}, sum = 0;
 #pragma unroll
         for (u32 k = 0; k < N; k++)
-            rows[k] = row_of(r, shared, min(first + k * WARPS, n - 1));
+            rows[k] = row_of(r.of_block, shared, min(first + k * WARPS, n - 1));
 #pragma unroll 1
         for (u32 at = lane; at < r.n_cols / 32; at += 32) {
             struct facing<F> facing = face<F>(x, at);
@@ -356,7 +327,7 @@ static __device__ __forceinline__ void attend_block(const struct attend_block_pa
 {
     extern __shared__ __align__(128) u8 block_shared[];
     struct attend_state &s = *(struct attend_state *)(block_shared + p.state_at);
-    struct block_span qkv = span_of(p.qkv), out = span_of(p.rows);
+    struct rows_span qkv = span_of(p.qkv), out = span_of(p.rows);
     u32 shared = shared_address(block_shared), rank = gridDim.x - 1 - blockIdx.x, arrived = 0;
 
     if (p.attend.step->n_rows == 0) {

@@ -36,29 +36,14 @@ static bool shapes_suit(const struct cuda_plan *p, const struct attend_block_arg
            !cuda_weight(p, QKV_BV);
 }
 
-// Deals eights of rows to the first n_blocks blocks. Returns the bytes of a block's.
+// Deals rows to the first n_blocks blocks. Returns the bytes of a block's.
 static u32 deal(struct attend_block_rows *r, u32 format, u32 n_rows, u32 n_cols, u32 n_blocks)
 {
-    const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
-                           layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
-    u32 n = n_rows / ATTEND_BLOCK_GROUP;
+    u32 n = n_rows / BLOCK_ROWS_GROUP;
 
-    n_blocks = n < n_blocks ? n : n_blocks;
-    *r = (struct attend_block_rows){
-        .n_blocks = n_blocks, .each = n / n_blocks, .more = n % n_blocks, .n_cols = n_cols
-    };
-    u32 most = ATTEND_BLOCK_GROUP * (r->each + (r->more > 0));
-    for (u32 i = 0; i < 4; i++) {
-        r->plane[i] = most * r->row_bytes;
-        r->row[i] = (u32)bytes[i];
-        r->row_bytes += (u32)bytes[i];
-    }
-    return most * r->row_bytes;
-}
-
-static u32 row_bytes(u32 n_cols) // as struct row_int8
-{
-    return divide_up(n_cols / 32 * 44, 128) * 128;
+    r->n_cols = n_cols;
+    r->n_blocks = n < n_blocks ? n : n_blocks;
+    return block_rows_deal(&r->of_block, format, n_rows, n_cols, r->n_blocks);
 }
 
 // Places in shared memory: what comes later lies where the first weights were. Those of the output are none
@@ -73,12 +58,12 @@ static u32 place(struct attend_block_params *b, u32 format, u32 n_blocks)
         qkv = deal(&b->qkv, format, n_rows, n_cols, n_blocks),
         out = deal(&b->rows, format, n_cols, n_q, n_blocks - b->tiles);
 
-    if (b->rows.each >= ATTEND_BLOCK_MOST_ROWS / ATTEND_BLOCK_GROUP)
+    if (b->rows.of_block.each >= ATTEND_BLOCK_MOST_ROWS / BLOCK_ROWS_GROUP)
         return 0;
     most = qkv > attend ? qkv : attend;
     most = most > out ? most : out;
     b->row_at = divide_up(most, 128) * 128;
-    b->state_at = b->row_at + row_bytes(n_cols > n_q ? n_cols : n_q);
+    b->state_at = b->row_at + block_rows_activations(n_cols > n_q ? n_cols : n_q);
     return b->state_at + ATTEND_BLOCK_STATE;
 }
 

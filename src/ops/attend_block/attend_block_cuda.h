@@ -1,23 +1,20 @@
 // attend_block_cuda.h - the arguments of the CUDA kernel. Shared by C and CUDA.
 #pragma once
-#include "gemm/cuda/weight_layout.h"
+#include "gemm/cuda/block_rows.h"
 #include "ops/attend/attend_cuda.h"
 #include "ops/attend_block/attend_block.h"
 
 enum {
     ATTEND_BLOCK_DIM = 128,
     ATTEND_BLOCK_THREADS = ATTEND_FEW_THREADS(ATTEND_BLOCK_DIM),
-    ATTEND_BLOCK_GROUP = 8,      // rows are dealt to blocks by eights: then a plane's part begins at 16 bytes
     ATTEND_BLOCK_MOST_ROWS = 64, // of the output, of a block
     ATTEND_BLOCK_STATE = 2048    // bytes of shared memory
 };
 
-// What a block has of a product's rows in shared memory, plane by plane as in weight_layout.h.
 struct attend_block_rows {
-    u32 n_blocks;          // the first ones have rows
-    u32 each, more;        // eights of rows of a block; the first `more` blocks have one more
-    u32 plane[4], row[4];  // where each plane begins; bytes of a row
-    u32 row_bytes, n_cols; // of all planes
+    struct block_rows of_block;
+    u32 n_blocks; // the first ones have rows
+    u32 n_cols;
 };
 
 struct attend_block_params {
