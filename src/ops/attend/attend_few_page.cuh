@@ -35,42 +35,36 @@ static __device__ __forceinline__ u32 page_part(u32 n_parts)
     return threadIdx.x / 32 % n_parts;
 }
 
-// Keys of 16 dims each from the `first` 16 on, to places FROM to TO - 1. Words of a page are read at constant
-// distances from one place a lane.
-template <class S, u32 FROM, u32 TO>
-static __device__ __forceinline__ void load_key_steps(const u8 *head, u32 first, struct few_page<S> &page)
+// Words of a page are read at constant distances from one place a lane.
+template <class S>
+static __device__ __forceinline__ void load_keys(const struct attend_params &p, struct few_page<S> &page,
+                                                 u32 number, u32 kv)
 {
     constexpr u32 line = PAGE_TOKENS * (S::format == KV_F16 ? 2 : 4), // bytes; of BF16 two dims, of Q8_0 four
         lines = S::format == KV_F16    ? 16
                 : S::format == KV_BF16 ? 8
                                        : 4; // of 16 dims
-    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const u8 *at = head + (first * lines + t) * line + g * (S::format == KV_F16 ? 4 : 8);
+    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, part = page_part(S::parts);
+    const u8 *head = (const u8 *)p.k_pages +
+                     page_place(&p.args.pages, number, kv) * page_head_bytes(S::format, S::key),
+             *at = head + (part * S::steps * lines + t) * line + g * (S::format == KV_F16 ? 4 : 8);
 
 #pragma unroll
-    for (u32 s = FROM; s < TO; s++) {
+    for (u32 s = 0; s < S::steps; s++) {
 #pragma unroll
         for (u32 i = 0; i < S::words; i++)
             if (S::format == KV_F16) {
-                page.k[s][i] = __ldcg((const u32 *)(at + ((s - FROM) * lines + 4 * i) * line));
+                page.k[s][i] = __ldcg((const u32 *)(at + (s * lines + 4 * i) * line));
             } else if (i % 2 == 0) {
-                uint2 two = __ldcg((const uint2 *)(at + ((s - FROM) * lines + 2 * i) * line));
+                uint2 two = __ldcg((const uint2 *)(at + (s * lines + 2 * i) * line));
                 page.k[s][i] = two.x;
                 page.k[s][i + 1] = two.y;
             }
         if (S::format == KV_Q8_0)
             page.k_scales[S::format == KV_Q8_0 ? s : 0] = __ldcg(
-                (const uint2 *)(head + PAGE_TOKENS * S::key + (first + s - FROM) / 2 * PAGE_TOKENS * 2) + t);
+                (const uint2 *)(head + PAGE_TOKENS * S::key + (part * S::steps + s) / 2 * PAGE_TOKENS * 2) +
+                t);
     }
-}
-
-template <class S>
-static __device__ __forceinline__ void load_keys(const struct attend_params &p, struct few_page<S> &page,
-                                                 u32 number, u32 kv)
-{
-    load_key_steps<S, 0, S::steps>((const u8 *)p.k_pages + page_place(&p.args.pages, number, kv) *
-                                                               page_head_bytes(S::format, S::key),
-                                   page_part(S::parts) * S::steps, page);
 }
 
 template <class S>

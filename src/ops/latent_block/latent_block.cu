@@ -333,6 +333,36 @@ static __device__ __forceinline__ void store_key(const struct latent_block_param
 
 // ---- attention
 
+// Keys of 16 dims each from the `first` 16 on, to places FROM to TO - 1. A lane has neighbouring dims, so
+// that queries come to it by whole words: of the dims of N steps those from 4 N t on, four for each step.
+template <class S, u32 FROM, u32 TO>
+static __device__ __forceinline__ void load_key_dims(const u8 *head, u32 first, struct few_page<S> &page)
+{
+    constexpr u32 group = S::format == KV_F16    ? 1
+                          : S::format == KV_BF16 ? 2
+                                                 : 4,                          // dims of a line
+        line = PAGE_TOKENS * (S::format == KV_F16 ? 2 : 4), lines = 4 / group; // bytes; of a step
+    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const u8 *at =
+        head + (first * (16 / group) + t * (TO - FROM) * lines) * line + g * (S::format == KV_F16 ? 4 : 8);
+
+#pragma unroll
+    for (u32 s = FROM; s < TO; s++) {
+#pragma unroll
+        for (u32 i = 0; i < lines; i++, at += line)
+            if (S::format == KV_F16) {
+                page.k[s][i] = __ldcg((const u32 *)at);
+            } else {
+                uint2 two = __ldcg((const uint2 *)at);
+                page.k[s][2 * i] = two.x;
+                page.k[s][2 * i + 1] = two.y;
+            }
+        if (S::format == KV_Q8_0)
+            page.k_scales[S::format == KV_Q8_0 ? s : 0] =
+                __ldcg((const uint2 *)(head + PAGE_TOKENS * S::key + first / 2 * PAGE_TOKENS * 2) + t);
+    }
+}
+
 // The warp's dims of a page.
 template <class S>
 static __device__ __forceinline__ void load_page(const struct latent_block_params &p, u32 number,
@@ -341,9 +371,10 @@ static __device__ __forceinline__ void load_page(const struct latent_block_param
     const u8 *head = (const u8 *)p.attend.k_pages + (u64)number * page_head_bytes(S::format, LATENT_KEY);
     u32 warp = threadIdx.x / 32;
 
-    load_key_steps<S, 0, S::latents>(head, warp * S::latents, page);
+    static_assert(S::latents == 2, "dims of a scale");
+    load_key_dims<S, 0, S::latents>(head, warp * S::latents, page);
     if (warp < ROTATED / 16)
-        load_key_steps<S, S::latents, S::steps>(head, LATENT_VALUE / 16 + warp, page);
+        load_key_dims<S, S::latents, S::steps>(head, LATENT_VALUE / 16 + warp, page);
     load_values<S>(p.attend, page, number, 0);
 }
 
@@ -352,7 +383,7 @@ static __device__ __forceinline__ f32 half_of_pair(u32 word, u32 which)
     return __uint_as_float(which ? word & 0xffff0000 : word << 16);
 }
 
-// Four numbers as a lane's part of a fragment; see put_queries in attend_few.cuh.
+// Four numbers as a lane's part of a fragment; as put_queries in attend_few.cuh.
 template <class S>
 static __device__ __forceinline__ uint4 query_words(const struct latent_block_params &p, const f32 (&x)[4])
 {
@@ -378,7 +409,7 @@ static __device__ __forceinline__ uint4 rotated_queries(const struct latent_bloc
     if (g < j.n_heads) {
 #pragma unroll
         for (u32 c = 0; c < 4; c++)
-            turns[c] = rotation_of(p, warp * 16 + key_dim<S::format>(t, c));
+            turns[c] = rotation_of(p, warp * 16 + 4 * t + c);
         do {
             all = true;
 #pragma unroll
@@ -396,34 +427,21 @@ static __device__ __forceinline__ uint4 rotated_queries(const struct latent_bloc
     return query_words<S>(p, x);
 }
 
-// The warp's dims of the latent of head g of the tile.
+// The warp's dims of the latent of head g of the tile: eight a lane.
 template <class S>
 static __device__ __forceinline__ void absorbed_queries(const struct latent_block_params &p,
                                                         const struct block_job &j, uint4 (&q)[S::steps])
 {
-    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const u32 *at = p.words[BLOCK_ABSORB] + (j.tile_head + g) * (LATENT_VALUE / 2) +
-                    threadIdx.x / 32 * S::latents * 8 + key_dim<S::format>(t, 0) / 2;
-    u32 v[S::latents][4] = {};
-    bool all;
+    u32 lane = threadIdx.x % 32, head = j.tile_head + lane / 4;
+    f32 v[8] = {};
 
-    if (g < j.n_heads)
-        do {
-            all = true;
-#pragma unroll
-            for (u32 s = 0; s < S::latents; s++)
-#pragma unroll
-                for (u32 c = 0; c < 4; c++) {
-                    v[s][c] = load_word(at + s * 8 + key_dim<S::format>(0, c) / 2);
-                    all = all && v[s][c];
-                }
-        } while (!all);
+    if (lane / 4 < j.n_heads)
+        open_pairs(await_four(p.words[BLOCK_ABSORB] +
+                              (head * LATENT_VALUE + threadIdx.x / 32 * 32 + lane % 4 * 8) / 2),
+                   v);
 #pragma unroll
     for (u32 s = 0; s < S::latents; s++) {
-        f32 x[4];
-#pragma unroll
-        for (u32 c = 0; c < 4; c++)
-            x[c] = half_of_pair(v[s][c], key_dim<S::format>(t, c) % 2);
+        const f32 x[4] = { v[4 * s], v[4 * s + 1], v[4 * s + 2], v[4 * s + 3] };
         q[s] = query_words<S>(p, x);
     }
 }
@@ -546,26 +564,28 @@ static __device__ __forceinline__ void take_attended(const struct latent_block_p
 {
     const u32 *parts = part_words(p, 0, j.head), *at = parts + threadIdx.x;
     u32 stride = p.args.absorb.n_heads * PART_WORDS, lane = threadIdx.x % 32;
-    f32 weight = 0, sum = 0;
+    f32 sum = 0;
+    uint2 sums = make_uint2(~0u, ~0u);
 
     static_assert(BLOCK_THREADS == LATENT_VALUE, "");
+    // these first: polls of all parts by all blocks delay what they wait for
+    do
+        if (lane < j.n_splits)
+            sums = load_two(parts + lane * stride + LATENT_VALUE);
+    while (__any_sync(~0u, !sums.x || !sums.y));
+    f32 weight = split_weight(sums, j.n_splits);
 #pragma unroll 1
     for (u32 split = 0; split < j.n_splits; split += AT_ONCE) {
         u32 v[AT_ONCE];
-        uint2 sums = make_uint2(~0u, ~0u);
         bool all;
         do {
-            if (split == 0 && lane < j.n_splits)
-                sums = load_two(parts + lane * stride + LATENT_VALUE);
-            all = sums.x && sums.y;
+            all = true;
 #pragma unroll
             for (u32 i = 0; i < AT_ONCE; i++) {
                 v[i] = split + i < j.n_splits ? load_word(at + i * stride) : 0x80000000u;
                 all = all && v[i];
             }
         } while (!all);
-        if (split == 0)
-            weight = split_weight(sums, j.n_splits);
 #pragma unroll
         for (u32 i = 0; i < AT_ONCE; i++)
             sum = fmaf(__shfl_sync(~0u, weight, split + i), __uint_as_float(v[i]), sum);
