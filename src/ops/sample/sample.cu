@@ -9,8 +9,8 @@
 // none: it reads all logits twice. Candidates are ordered by a key of 64 bits, the logit's order above and
 // the lowest id first below. Top-k, top-p and the draw are each a select: sums of ones or weights in bins,
 // first of 1/32 of a logit, then by the key's bytes. Behind the first bins only the candidates that still
-// matter are read. Weights are integers of 2^-40, so that the order of additions does not matter. No
-// pipeline, no epilogue.
+// matter are read; as soon as each has a thread of its own, they are ranked at once, without bins and bytes.
+// Weights are integers of 2^-40, so that the order of additions does not matter. No pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
@@ -288,17 +288,15 @@ static __device__ __forceinline__ u64 limit_of(const struct goal &g, u64 total)
                                 : (u64)((double)g.share * (double)total) + 1;
 }
 
-// The first bin with which the sum reaches `limit`, or the goal's when that is 0; else the last. A thread has
-// a bin. Clears the tally.
-static __device__ struct tally_place tally_find(struct tally &t, const struct goal &g, u64 limit)
+// The first thread with which the sum of all threads' numbers reaches `limit`, or the goal's when that is 0;
+// else the last.
+static __device__ struct tally_place reach(u64 mine, const struct goal &g, u64 limit)
 {
     __shared__ u64 warps[DRAW_THREADS / 32];
     __shared__ struct tally_place found;
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 
-    __syncthreads();
-    u64 mine = (u64)t.high[threadIdx.x] << 32 | t.low[threadIdx.x], up_to = warp_prefix(mine);
-    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
+    u64 up_to = warp_prefix(mine);
     if (lane == 31)
         warps[warp] = up_to;
     __syncthreads();
@@ -306,10 +304,19 @@ static __device__ struct tally_place tally_find(struct tally &t, const struct go
     before = __shfl_sync(~0u, before, (warp + 31) & 31);
     up_to += warp > 0 ? before : 0;
     limit = limit ? limit : limit_of(g, total);
-    if (up_to - mine < limit && (up_to >= limit || threadIdx.x == DRAW_BINS - 1))
+    if (up_to - mine < limit && (up_to >= limit || threadIdx.x == DRAW_THREADS - 1))
         found = { threadIdx.x, limit - (up_to - mine) };
     __syncthreads();
     return found;
+}
+
+// The same of the bins, of which a thread has one. Clears the tally.
+static __device__ struct tally_place tally_find(struct tally &t, const struct goal &g, u64 limit)
+{
+    __syncthreads();
+    u64 mine = (u64)t.high[threadIdx.x] << 32 | t.low[threadIdx.x];
+    t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
+    return reach(mine, g, limit);
 }
 
 // Appends the candidates of the bin, and of those before it where they stay too, to logits and ids, of which
@@ -356,15 +363,55 @@ static __device__ struct tally_place first_bin(struct tally &t, const struct can
     return tally_find(t, g, 0);
 }
 
+static __device__ __forceinline__ f32 logit_of(u64 key)
+{
+    u32 bits = (u32)(key >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+// The key with which the sum of one bin's candidates, or of all, reaches `limit`, or the goal's when that is
+// 0. There are at most DRAW_THREADS: each thread finds the place of one among all, in falling order.
+enum { ANY_BIN = ~0u };
+static __device__ u64 rank(const struct candidates &c, const struct goal &g, u32 bin, u64 limit)
+{
+    __shared__ u64 keys[DRAW_THREADS];
+    u32 n = c.n, place = 0;
+    u64 key = 0, share = 0;
+
+    each_candidate(c, [&](f32 logit, u32 id) { key = id == NO_ID ? 0 : key_of(logit, id); });
+    keys[threadIdx.x] = key;
+    __syncthreads();
+    if (threadIdx.x < n)
+#pragma unroll 8
+        for (u32 i = 0; i < n; i++)
+            place += keys[i] > key;
+    __syncthreads();
+    if (threadIdx.x < n)
+        keys[place] = key;
+    __syncthreads();
+    key = keys[threadIdx.x];
+    f32 logit = logit_of(key);
+    if (threadIdx.x < n && (bin == ANY_BIN || bin_of(c, logit) == bin))
+        share = share_of(c, g, logit, ~(u32)key);
+    key = keys[min(reach(share, g, limit).bin, n - 1)];
+    __syncthreads();
+    return key;
+}
+
 // The key with which the goal is reached. First its bin, then byte by byte from the top. The first descent of
 // a row reads what there is twice and leaves few candidates; what follows reads those alone.
 static __device__ u64 descend(struct tally &t, struct candidates &c, const struct goal &g)
 {
-    struct tally_place place = first_bin(t, c, g);
-    u32 bin = place.bin;
+    struct tally_place place = { ANY_BIN, 0 };
     u64 prefix = 0;
-    if (c.room)
+
+    if (c.n > DRAW_THREADS)
+        place = first_bin(t, c, g);
+    u32 bin = place.bin;
+    if (c.n > DRAW_THREADS && c.room)
         c = narrow(c, bin, g.cut != CUT_DRAW);
+    if (c.n <= DRAW_THREADS)
+        return rank(c, g, bin, place.left);
     for (int shift = 56; shift >= 0; shift -= 8) {
         u64 above = shift == 56 ? 0 : ~0ull << (shift + 8);
         each_candidate(c, [&](f32 logit, u32 id) {
@@ -417,14 +464,16 @@ static __device__ u32 draw(struct tally &t, struct candidates c, f32 best, const
     c.top = best / s->temperature; // division keeps the order
     c.min_p = fmaxf(s->min_p, 1e-38f);
     struct goal g = { CUT_TOP_K, s->top_k, s->top_p, 0 };
-    if (s->top_k && s->top_k < c.n)
+#pragma unroll 1 // one descent in the code
+    for (u32 cut = CUT_TOP_K; cut <= CUT_DRAW; cut++) {
+        if ((cut == CUT_TOP_K && (s->top_k == 0 || s->top_k >= c.n)) || (cut == CUT_TOP_P && s->top_p >= 1))
+            continue;
+        g.cut = (enum cut)cut;
+        if (cut == CUT_DRAW)
+            g.share = sample_random(s->seed[0], s->seed[1], position);
         g.floor = descend(t, c, g);
-    g.cut = CUT_TOP_P;
-    if (s->top_p < 1)
-        g.floor = descend(t, c, g);
-    g.cut = CUT_DRAW;
-    g.share = sample_random(s->seed[0], s->seed[1], position);
-    return ~(u32)descend(t, c, g);
+    }
+    return ~(u32)g.floor;
 }
 
 static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
