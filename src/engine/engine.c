@@ -205,35 +205,22 @@ static bool host_takes_part(const struct engine_loaded *l)
     return false;
 }
 
-// Fills the step after the current one. On devices with a queue it is submitted before the current tokens are
-// known, as long as every request that has rows in it is in plain decoding: the first stage reads those
-// tokens from its token history. A request that ends leaves one row to discard. Where the host takes part in
-// a step, it would keep the current one's results until the next is over; where limits make steps wait, the
-// device would compute meanwhile. The state lock is held.
+// On devices with a queue the step after the current one is submitted before the current tokens are known.
+// Where the host takes part in a step, it would keep the current one's results until the next is over; where
+// limits make steps wait, the device would compute meanwhile; a device in doubt is checked first. The state
+// lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
-    if (!e->loaded->stages[0].device->queue || !(one_history(e->loaded) || e->loaded->returns_tokens) ||
-        host_takes_part(e->loaded) || pace_share(&e->pace) < 1)
-        return false;
-    struct speculate_step step = speculate_begin(e);
-    bool prompts_wait = schedule_prompts_wait(e);
-    for (struct request *r = e->first; r; r = r->next)
-        if (prompts_wait && request_is_unread(r) && !r->cancelled)
-            continue;
-        else if (!request_goes_ahead(r) || draft_stage_reads(r) || speculate_wants(r, &step))
-            return false;
-    for (struct request *r = e->first; r; r = r->next)
-        if (!request_is_unread(r))
-            request_add_ahead(r, e->ahead);
-    e->ahead->n_decode = e->ahead->n_rows;
-    return e->ahead->n_rows > 0;
+    return e->loaded->stages[0].device->queue && (one_history(e->loaded) || e->loaded->returns_tokens) &&
+           !host_takes_part(e->loaded) && pace_share(&e->pace) >= 1 && !e->health.in_doubt &&
+           schedule_ahead(e);
 }
 
 // Tokens that the last stage draws in the step before.
 static bool return_tokens(const struct engine_loaded *l, const struct batch *b, struct err *err)
 {
-    for (uint32_t i = 0; i < b->n_rows && l->returns_tokens; i++)
+    for (uint32_t i = 0; i < b->n_decode && l->returns_tokens; i++)
         if (!link_return_token(&l->stages[l->n_stages - 1], &l->stages[0], b->rows[i].slot,
                                b->rows[i].position, err))
             return false;
@@ -331,9 +318,12 @@ static void note_step(struct engine *e, bool encoded, uint64_t ns)
     pace_note_step(&e->pace, ns);
 }
 
-// Drops a step that was played ahead if all its requests have ended since; what it wrote is never read.
+// Drops a step of answers that was played ahead if all its requests have ended since; what it wrote is never
+// read.
 static void drop_ahead(struct engine *e)
 {
+    if (e->ahead->n_rows > e->ahead->n_decode)
+        return;
     for (uint32_t i = 0; i < e->ahead->n_outputs && e->is_ahead; i++)
         if (e->ahead->outputs[i].request && e->ahead->outputs[i].request->state != REQUEST_DONE)
             return;

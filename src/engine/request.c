@@ -278,9 +278,11 @@ bool request_goes_ahead(const struct request *r)
 {
     bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;
     bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // the request has a row in this step
+    bool reads = request_is_unread(r) && r->tiles.n == 0;
     bool in_time = r->deadline_ns == 0 || clock_ns() <= r->deadline_ns;
 
-    return r->state == REQUEST_DONE || (in_time && (request_is_idle(r) || (plain && runs && !r->cancelled)));
+    return r->state == REQUEST_DONE ||
+           (in_time && (request_is_idle(r) || (plain && (runs || reads) && !r->cancelled)));
 }
 
 void request_add_ahead(struct request *r, struct batch *b)

@@ -54,6 +54,12 @@ static uint32_t leaves(struct request *reader, uint32_t n_tokens)
     return n;
 }
 
+// Its last rows may be played already, and are not over.
+static bool is_reading(const struct request *r)
+{
+    return r->state == REQUEST_PREFILL || (r->state == REQUEST_DECODE && r->next_logits < r->n_prompt);
+}
+
 // Whether to wait for a request that is computing a prefix which this one shares. The pages are ready when
 // that whole prompt is read, so waiting for more than twice the rows that it saves is not worth it.
 static bool is_being_read(struct request *r)
@@ -63,7 +69,7 @@ static bool is_being_read(struct request *r)
     if (!e->kv.prefix || r->session || r->n_tokens <= PAGE_TOKENS)
         return false;
     for (struct request *other = e->first; other; other = other->next) {
-        if (other->state != REQUEST_PREFILL || !sha256_eq(&other->root, &r->root))
+        if (!is_reading(other) || !sha256_eq(&other->root, &r->root))
             continue;
         uint32_t common = common_pages(r, other);
         uint32_t most = most_reusable(r) / PAGE_TOKENS * PAGE_TOKENS;

@@ -5,6 +5,7 @@
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
 #include "engine/request_admit.h"
+#include "engine/speculate/draft_stage.h"
 #include "engine/tiles.h"
 #include "models/arch.h"
 
@@ -92,17 +93,23 @@ static struct request *last_running(struct engine *e)
     return last;
 }
 
-// Makes room for a waiting request by pausing one of lower priority.
-static bool make_way(struct engine *e, const struct request *r)
+// The request of lower priority that is paused to make room for this one, or NULL.
+static struct request *below(struct engine *e, const struct request *r)
 {
     struct request *last = last_running(e);
 
+    return last && last->priority > r->priority ? last : NULL;
+}
+
+static bool make_way(struct engine *e, const struct request *r, bool may_pause)
+{
+    struct request *last = may_pause ? below(e, r) : NULL;
+
     if (r->n_lacked > 0 && reclaim_sessions(e)) // pages are missing, not a slot
         return true;
-    if (!last || last->priority <= r->priority)
-        return false;
-    request_pause(last);
-    return true;
+    if (last)
+        request_pause(last);
+    return last != NULL;
 }
 
 static void let_go(struct engine *e)
@@ -123,7 +130,8 @@ static void note_held(struct request *r)
     r->was_held = true;
 }
 
-static void admit_some(struct engine *e)
+// False: some request would have to be paused, and may not.
+static bool admit_some(struct engine *e, bool may_pause)
 {
     for (struct request *r = e->first; r; r = r->next) {
         enum admission a = ADMIT_LATER;
@@ -133,13 +141,15 @@ static void admit_some(struct engine *e)
             note_held(r);
             continue;
         }
-        while (r->state == REQUEST_QUEUED && (a = request_admit(r)) == ADMIT_NO_ROOM && make_way(e, r))
+        while (r->state == REQUEST_QUEUED && (a = request_admit(r)) == ADMIT_NO_ROOM &&
+               make_way(e, r, may_pause))
             ;
         if (a == ADMIT_DONE)
             pace_note_start(&e->pace);
         if (a == ADMIT_NO_ROOM) // no overtaking: else a large request may starve
-            return;
+            return may_pause || !below(e, r);
     }
+    return true;
 }
 
 // ---- rows
@@ -222,13 +232,13 @@ static struct request *shortest_behind(struct request *r)
 
 enum { MANY_ANSWERS = 16, STEPS_OF_ANSWERS = 3 };
 
-bool schedule_prompts_wait(const struct engine *e)
+bool schedule_prompts_wait(const struct engine *e, uint64_t step)
 {
     uint32_t n_answers = 0;
     uint64_t n_rows = 0;
 
     if (!e->loaded->stages[0].device->queue || e->prefill_budget.stretch <= 0 ||
-        e->n_steps - e->prompts_at >= STEPS_OF_ANSWERS)
+        step - e->prompts_at > STEPS_OF_ANSWERS)
         return false;
     for (const struct request *r = e->first; r; r = r->next) {
         n_answers += r->state == REQUEST_DECODE;
@@ -270,14 +280,13 @@ static void add_texts(struct batch *b, struct request *first)
     }
 }
 
-static void add_prompts(struct engine *e)
+static void add_prompts(struct engine *e, struct batch *b, uint64_t step)
 {
-    struct batch *b = e->batch;
     if (e->loaded->model.arch->is_encoder) {
         add_texts(b, e->first);
         return;
     }
-    if (schedule_prompts_wait(e))
+    if (schedule_prompts_wait(e, step))
         return;
     uint32_t n_rows = b->n_rows + prefill_budget_rows(&e->prefill_budget, b->n_rows, b->max_rows - b->n_rows);
     const struct request *before = NULL;
@@ -286,8 +295,8 @@ static void add_prompts(struct engine *e)
         if (r->state != REQUEST_PREFILL || (before && before->priority == r->priority))
             continue;
         before = r;
-        read_prompts(b, r, n_rows, e->n_steps % 2);
-        e->prompts_at = e->n_steps;
+        read_prompts(b, r, n_rows, step % 2);
+        e->prompts_at = step;
     }
 }
 
@@ -297,9 +306,44 @@ void schedule_next(struct engine *e)
     kv_state_tick(&e->kv);
     end_some(e);
     let_go(e);
-    admit_some(e);
+    admit_some(e, true);
     add_answers(e);
     e->batch->n_decode = e->batch->n_rows;
     if (tiles_plan(e, e->batch->n_decode))
-        add_prompts(e);
+        add_prompts(e, e->batch, e->n_steps);
+}
+
+// ---- the step after the one that runs
+
+// Whether each request goes on without what the running step brings: answers as request_goes_ahead says,
+// prompts as long as no drafts follow from them.
+static bool all_go_ahead(struct engine *e)
+{
+    struct speculate_step step = speculate_begin(e);
+    bool any_drafter = e->draft_model || e->draft_stage;
+    bool prompts_wait = schedule_prompts_wait(e, e->n_steps + 1);
+
+    for (struct request *r = e->first; r; r = r->next) {
+        if (request_is_unread(r) && prompts_wait && !r->cancelled)
+            continue;
+        if (!request_goes_ahead(r) || (request_is_unread(r) && any_drafter) || draft_stage_reads(r) ||
+            speculate_wants(r, &step))
+            return false;
+    }
+    return true;
+}
+
+bool schedule_ahead(struct engine *e)
+{
+    struct batch *b = e->ahead;
+
+    if (!all_go_ahead(e) || !admit_some(e, false))
+        return false;
+    kv_state_tick(&e->kv);
+    for (struct request *r = e->first; r; r = r->next)
+        if (!request_is_unread(r))
+            request_add_ahead(r, b);
+    b->n_decode = b->n_rows;
+    add_prompts(e, b, e->n_steps + 1);
+    return b->n_rows > 0;
 }

@@ -15,9 +15,15 @@
 void schedule_next(struct engine *e);
 void schedule_add(struct engine *e, struct request *r);
 void schedule_remove(struct engine *e, struct request *r); // no effect when it is not in the list
-// Whether the next step is one of answers alone although prompts wait: few of their rows beside many answers
-// make a step of a GPU far longer, so that they wait up to three steps for more. The state lock is held.
-bool schedule_prompts_wait(const struct engine *e);
+// Fills e->ahead with the step after the one that runs, before the tokens of that one are known: the first
+// stage reads those from its token history. Prompts are read as in any step, but nobody is paused to make
+// room. A request that ends leaves rows to discard. False: some request needs the running step's results, or
+// there is nothing to do. The state lock is held.
+bool schedule_ahead(struct engine *e);
+// Whether this step, by its number, is one of answers alone although prompts wait: few of their rows beside
+// many answers make a step of a GPU far longer, so that they wait up to three steps for more. The state lock
+// is held.
+bool schedule_prompts_wait(const struct engine *e, uint64_t step);
 // Whether a request that runs or waits wants rows of logits or hidden states, or brings pictures. What is
 // read back must have been played last, so its steps have nothing else in flight. The state lock is held.
 bool schedule_reads_back(const struct engine *e);

@@ -77,6 +77,40 @@ static void the_next_step_is_queued_before_this_one_is_read(void **state)
     ingot_engine_close(engine);
 }
 
+// So is a step with a prompt that comes while another request is answered: nothing but the last step is read
+// before the next one is launched.
+static void a_prompt_is_queued_beside_an_answer(void **state)
+{
+    (void)state;
+    struct ingot_engine *engine = NULL;
+    if (!begin(&engine))
+        skip();
+    const struct engine *e = &engine->inner;
+    struct ingot_request_options r = request();
+    struct ingot_request *requests[2] = { ingot_submit(engine, &r, NULL) };
+    uint32_t n_alone = 0, n[2] = { 0 };
+    struct ingot_event event;
+    bool busy = true;
+    for (int i = 0; i < 3; i++)
+        assert_true(ingot_step(engine, &busy, NULL));
+    assert_true(e->is_ahead && e->ahead->n_rows == 1);
+    requests[1] = ingot_submit(engine, &r, NULL);
+    assert_true(ingot_step(engine, &busy, NULL));
+    assert_true(e->is_ahead && e->ahead->n_decode == 1 && e->ahead->n_rows > 1);
+    while (busy) {
+        assert_true(ingot_step(engine, &busy, NULL));
+        n_alone += !e->is_ahead;
+    }
+    assert_int_equal(n_alone, 1);
+    for (int i = 0; i < 2; i++) {
+        while (ingot_poll(requests[i], &event) && !event.done)
+            n[i]++;
+        assert_int_equal(n[i], 20);
+        ingot_request_free(requests[i]);
+    }
+    ingot_engine_close(engine);
+}
+
 static void check_lost(struct ingot_engine *engine)
 {
     struct ingot_request_options r = request();
@@ -658,6 +692,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_image_is_loaded),
         cmocka_unit_test(the_next_step_is_queued_before_this_one_is_read),
+        cmocka_unit_test(a_prompt_is_queued_beside_an_answer),
         cmocka_unit_test(a_lost_device_ends_its_requests),
         cmocka_unit_test(too_little_memory_is_told_before_loading),
         cmocka_unit_test(an_allocation_that_fails_is_an_error),

@@ -5,7 +5,7 @@
 #include "engine/schedule.h"
 #include "testing.h"
 
-enum { MOST = 40 };
+enum { MOST = 40, READ_AT = 100 };
 struct scene {
     struct device_queue queue;
     struct device device;
@@ -24,7 +24,7 @@ static struct engine *scene(struct scene *s, uint32_t n_answers, enum request_st
     s->engine.loaded = &s->loaded;
     s->engine.prefill_budget.stretch = 1.75;
     s->engine.first = s->requests;
-    s->engine.n_steps = s->engine.prompts_at = 100;
+    s->engine.prompts_at = READ_AT;
     for (uint32_t i = 0; i <= n_answers; i++) {
         s->requests[i].state = i < n_answers ? REQUEST_DECODE : state;
         s->requests[i].n_tokens = i < n_answers ? 0 : n_unread;
@@ -38,12 +38,10 @@ static void few_rows_beside_many_answers_wait_three_steps(void **state)
     struct scene s;
 
     (void)state;
-    assert_true(schedule_prompts_wait(scene(&s, 32, REQUEST_PREFILL, 31)));
-    assert_true(schedule_prompts_wait(scene(&s, 32, REQUEST_QUEUED, 31)));
-    s.engine.n_steps += 2;
-    assert_true(schedule_prompts_wait(&s.engine));
-    s.engine.n_steps++;
-    assert_false(schedule_prompts_wait(&s.engine));
+    assert_true(schedule_prompts_wait(scene(&s, 32, REQUEST_PREFILL, 31), READ_AT + 1));
+    assert_true(schedule_prompts_wait(scene(&s, 32, REQUEST_QUEUED, 31), READ_AT + 1));
+    assert_true(schedule_prompts_wait(&s.engine, READ_AT + 3));
+    assert_false(schedule_prompts_wait(&s.engine, READ_AT + 4));
 }
 
 static void many_rows_few_answers_and_a_processor_do_not(void **state)
@@ -51,14 +49,14 @@ static void many_rows_few_answers_and_a_processor_do_not(void **state)
     struct scene s;
 
     (void)state;
-    assert_false(schedule_prompts_wait(scene(&s, 32, REQUEST_PREFILL, 32)));
-    assert_false(schedule_prompts_wait(scene(&s, 15, REQUEST_PREFILL, 1)));
+    assert_false(schedule_prompts_wait(scene(&s, 32, REQUEST_PREFILL, 32), READ_AT + 1));
+    assert_false(schedule_prompts_wait(scene(&s, 15, REQUEST_PREFILL, 1), READ_AT + 1));
     struct engine *e = scene(&s, 32, REQUEST_PREFILL, 1);
     e->prefill_budget.stretch = 0;
-    assert_false(schedule_prompts_wait(e));
+    assert_false(schedule_prompts_wait(e, READ_AT + 1));
     e = scene(&s, 32, REQUEST_PREFILL, 1);
     s.device.queue = NULL;
-    assert_false(schedule_prompts_wait(e));
+    assert_false(schedule_prompts_wait(e, READ_AT + 1));
 }
 
 int main(void)
