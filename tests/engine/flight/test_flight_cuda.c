@@ -87,6 +87,62 @@ static void one_answer_alone_goes_on_ahead(void **state)
     assert_memory_equal(one, more, sizeof one);
 }
 
+// Requests that come every third step, more than there are sequences; one is freed. Returns how many steps
+// with prompts were submitted before the step in front was over.
+static uint32_t answer_as_they_come(uint32_t freed, struct told *told)
+{
+    struct tried way = on("cuda:0", NULL, AS_OPENED);
+    struct ingot_engine *engine = told_open(&way);
+    const struct engine *e = &engine->inner;
+    struct ingot_request *requests[N_REQUESTS];
+    uint32_t n_ahead = 0, n = 0;
+    bool busy = true;
+
+    memset(told, 0, sizeof *told);
+    for (uint32_t step = 0; busy || n < N_REQUESTS; step++) {
+        if (step % 3 == 0 && n < N_REQUESTS) {
+            requests[n] = told_submit(engine, n, false);
+            n++;
+        }
+        assert_true(ingot_step(engine, &busy, NULL));
+        n_ahead += e->is_ahead && e->ahead->n_rows > e->ahead->n_decode;
+        if (freed < N_REQUESTS && step == 3 * freed + 2)
+            ingot_request_free(requests[freed]);
+    }
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        if (i != freed) {
+            told_take(requests[i], i, told);
+            ingot_request_free(requests[i]);
+        }
+    ingot_engine_close(engine);
+    return n_ahead;
+}
+
+static void prompts_go_ahead_too(void **state)
+{
+    static struct told alone, all;
+    struct tried way = on("cuda:0", NULL, AS_OPENED);
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    struct ingot_engine *engine = told_open(&way);
+    memset(&alone, 0, sizeof alone);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        struct ingot_request *request = told_submit(engine, i, false);
+        bool busy = true;
+        while (busy)
+            assert_true(ingot_step(engine, &busy, NULL));
+        told_take(request, i, &alone);
+        ingot_request_free(request);
+    }
+    ingot_engine_close(engine);
+    for (uint32_t freed = 4; freed <= N_REQUESTS; freed++) { // 4 to 6: while its prompt is read
+        assert_true(answer_as_they_come(freed, &all) > N_REQUESTS);
+        told_check_same(&alone, &all, freed);
+    }
+}
+
 static void the_link_between_two_gpus_is_direct(void **state)
 {
     struct err err = { 0 };
@@ -207,6 +263,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_gpus_say_what_one_says),
         cmocka_unit_test(one_answer_alone_goes_on_ahead),
+        cmocka_unit_test(prompts_go_ahead_too),
         cmocka_unit_test(the_link_between_two_gpus_is_direct),
         cmocka_unit_test(too_few_pages_and_requests_that_end),
         cmocka_unit_test(logits_are_those_of_their_step),
