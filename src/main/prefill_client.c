@@ -5,7 +5,7 @@
 #include <curl/curl.h>
 #include <jansson.h>
 
-enum { CONNECT_S = 5, REFUSAL_BYTES = 4096 };
+enum { CONNECT_S = 5, REFUSAL_BYTES = 4096, RECEIVE_BYTES = 1 << 20 };
 
 struct asking {
     const struct prefetch_call *call;
@@ -48,6 +48,7 @@ static void set_options(const struct prefill_client *client, struct asking *a)
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, client->headers);
     curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)a->call->question.n);
     curl_easy_setopt(easy, CURLOPT_POSTFIELDS, a->call->question.at);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)client->silence_s);

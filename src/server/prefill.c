@@ -1,8 +1,8 @@
 // prefill.c - see prefill.h.
 //
 // The exchange sleeps while the engine reads the prompt. Then a worker copies some pages between two steps,
-// the I/O thread sends them, and so on in turn: nothing is copied that the client has no room for. A client
-// that takes nothing is cut off as any other.
+// and while the I/O thread sends them the next ones, which wait until the client has room. A client that
+// takes nothing is cut off as any other.
 #include "server/prefill.h"
 #include "base/mem.h"
 #include "server/answer.h"
@@ -107,7 +107,8 @@ static bool open_pages(struct http_exchange *x, struct err *err)
     return p->pages != NULL;
 }
 
-// Sends what a worker has brought. The end of the stream is the last chunk.
+// Sends what a worker has brought, and lets one bring more meanwhile. The end of the stream is the last
+// chunk.
 static enum exchange_step send_bytes(struct http_exchange *x, bool last)
 {
     struct prefill_answer *p = x->pages;
@@ -118,7 +119,9 @@ static enum exchange_step send_bytes(struct http_exchange *x, bool last)
     p->n_bytes = 0;
     if (!exchange_add_chunk(x, last))
         return EXCHANGE_BROKEN;
-    return last ? EXCHANGE_DONE : EXCHANGE_MORE;
+    if (last)
+        return EXCHANGE_DONE;
+    return workers_add(x->http, x) ? EXCHANGE_SLEEPS : EXCHANGE_MORE;
 }
 
 enum exchange_step prefill_go_on(struct http_exchange *x)

@@ -15,6 +15,7 @@
 #include "server/http/message.h"
 
 enum { MOST_UNREAD = 64 << 10, MOST_UNSENT = 64 << 10, READ_BYTES = 64 << 10, DISCARD_BODIES = 4 };
+enum { WRITE_BYTES = 1 << 20 }; // at once: pages of prompts are many MiB
 
 enum connection_phase {
     CONNECTION_HEAD,   // waits for a request, or has a part of its head
@@ -370,6 +371,7 @@ static bool open_socket(struct connection *c, int fd)
     bufferevent_set_timeouts(c->socket, NULL, &write_time);
     bufferevent_setwatermark(c->socket, EV_READ, 0, MOST_UNREAD);
     bufferevent_set_max_single_read(c->socket, READ_BYTES);
+    bufferevent_set_max_single_write(c->socket, WRITE_BYTES);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
     return bufferevent_enable(c->socket, EV_READ | EV_WRITE) == 0;
 }
