@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 enum { MEASURE_EVERY = 32, FIRST_ROWS = 8 };
-static const double FREE_NS = 1e7; // see prefill_budget.h
+static const double FREE_NS = 1.6e7; // see prefill_budget.h
 
 // What a step may take beyond its decode rows.
 static double room_ns(const struct prefill_budget *p)
@@ -27,8 +27,8 @@ void prefill_budget_note_encoding(struct prefill_budget *p, uint32_t n_decode)
     p->n_mixed += n_decode > 0;
 }
 
-// Between the largest size that has room and the next one; beyond all measured ones at most twice as many,
-// since what they cost is not known.
+// Between the largest size that has room and the next one; beyond all measured ones twice as many: what they
+// cost is not known, and may be no more.
 static double rows_within(const struct prefill_size *sizes, double room)
 {
     const struct prefill_size *fits = NULL, *next = NULL;
@@ -46,7 +46,7 @@ static double rows_within(const struct prefill_size *sizes, double room)
     if (fits && next)
         return fits->rows + (next->rows - fits->rows) * (room - fits->ns) / (next->ns - fits->ns);
     if (fits)
-        return fits->rows * (room < 2 * fits->ns ? room / fits->ns : 2);
+        return 2 * fits->rows;
     return next ? next->rows * room / next->ns : FIRST_ROWS;
 }
 

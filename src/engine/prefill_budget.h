@@ -4,10 +4,10 @@
 // Without a limit, a prompt of 32k tokens stretches every step to that of a full batch, and every stream
 // stutters until the prompt is read. The budget comes from measurements: the time of a step of decode rows
 // alone, and the time that so many prefill rows add, by their number, since on a GPU a few rows cost as much
-// as a hundred. Rows cost more at higher positions, so all are running averages. A step below ten
-// milliseconds is never limited: a stream of a hundred tokens a second is faster than its reader, and prompts
-// in small chunks are read many times slower. Results do not depend on the budget: every chunk size gives the
-// same bits.
+// as a hundred, and a size that was not tried yet is tried once. Rows cost more at higher positions, so all
+// are running averages. A step below sixteen milliseconds is never limited: sixty tokens a second are as many
+// as a display shows, and prompts in small chunks are read many times slower. Results do not depend on the
+// budget: every chunk size gives the same bits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
