@@ -125,7 +125,7 @@ static void test_every_fault_of_a_kernel_is_found(void **state)
             if (schedule == MSL_FORWARD)
                 printf("    %s\n", error);
         }
-    assert_true(n >= 29);
+    assert_true(n >= 31);
     msl_library_close(l);
 }
 

@@ -50,6 +50,25 @@ kernel void device_barrier_for_threadgroup_memory(ARGUMENTS)
     threadgroup_barrier(mem_flags::mem_device);
     HERE = room[63 - t];
 }
+kernel void byte_of_a_word(ARGUMENTS)
+{
+    threadgroup uint room[16];
+    threadgroup uchar *bytes = (threadgroup uchar *)room;
+    if (t < 16)
+        room[t] = 0;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    bytes[t] = uchar(t);
+    HERE = float(bytes[63 - t]);
+}
+kernel void word_of_bytes(ARGUMENTS)
+{
+    threadgroup uint room[16];
+    threadgroup uchar *bytes = (threadgroup uchar *)room;
+    bytes[t] = uchar(t);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    HERE = float(room[t / 4]);
+    bytes[63 - t] = 0;
+}
 kernel void write_after_read(ARGUMENTS)
 {
     threadgroup float room[64];

@@ -86,6 +86,20 @@ kernel void through_device_memory(ARGUMENTS)
     out[group * 64 + t] = v;
 }
 
+kernel void bytes_of_words(ARGUMENTS) // the same memory in words and in bytes; each byte has its own writer
+{
+    threadgroup uint room[16];
+    threadgroup uchar *bytes = (threadgroup uchar *)room;
+
+    if (t < 16)
+        room[t] = 0;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    bytes[t] = uchar(t);
+    bytes[t] += uchar(1);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    out[group * 64 + t] = float(room[t / 4] >> t % 4 * 8 & 255) - 1.0f;
+}
+
 kernel void product(ARGUMENTS) // 8x8: in times its transpose
 {
     simdgroup_float8x8 a, b, c = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);

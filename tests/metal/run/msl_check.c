@@ -2,10 +2,11 @@
 //
 // Kernels compiled with -fsanitize=thread call a hook for every load and store; ThreadSanitizer itself is not
 // linked. Each byte of device and threadgroup memory has a shadow cell: who wrote it last, who read it last,
-// and when. Two accesses by different threads are in order if a barrier with the right mem_flags lies between
-// them (threadgroup_barrier for the threadgroup, simdgroup_barrier inside a simdgroup), or if msl_check_order
-// was called between their dispatches. Everything else where one of the two writes is a race, whatever order
-// this run happened to have. It sees the executed path only.
+// and when; bytes that were only accessed together so far share one. Two accesses by different threads are in
+// order if a barrier with the right mem_flags lies between them (threadgroup_barrier for the threadgroup,
+// simdgroup_barrier inside a simdgroup), or if msl_check_order was called between their dispatches.
+// Everything else where one of the two writes is a race, whatever order this run happened to have. It sees
+// the executed path only.
 #include "msl_fiber.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,26 +14,36 @@
 #include <string.h>
 #include <sys/mman.h>
 
-struct access { // when and by whom
-    uint32_t order, group, group_epoch, simd_epoch;
-    uint16_t thread, simd_only; // of readers: all so far were of one simdgroup
-    uint32_t several;           // of readers: more than one thread since the last barrier
+struct access {                              // when and by whom
+    uint32_t group, group_epoch, simd_epoch; // group 0: never
+    uint16_t thread;
+    bool several, simd_only; // of readers: more than one thread since the last barrier; all of one simdgroup
 };
 struct cell {
     struct access write, read;
+};
+enum { BLOCK = 16, BLOCK_BITS = 4 };
+struct shadow_block { // of BLOCK bytes. No access so far divided its 1 << split parts, which have a cell each
+    struct cell cells[BLOCK];
+    uint32_t split;
 };
 enum pointer_memory { DEVICE, THREADGROUP, N_MEMORIES };
 struct region {
     const char *base;
     size_t bytes;
-    struct cell *cells;
+    struct shadow_block *blocks; // the first is the one that `base` lies in
     enum pointer_memory memory;
-    char name[48];
+    int index;            // of an argument
+    const char *variable; // or its name
 };
-struct shadow { // of device memory, kept from dispatch to dispatch
+struct shadow { // of device memory, kept from dispatch to dispatch; whole blocks
     const char *base;
     size_t bytes;
-    struct cell *cells;
+    struct shadow_block *blocks;
+};
+
+struct image { // a loaded library
+    const char *start, *end;
 };
 
 enum { MAX_IMAGES = 256 };
@@ -40,17 +51,25 @@ static struct {
     const struct msl_dispatch *dispatch;
     const struct msl_group *group;
     struct region regions[2 * MSL_BUFFERS], variable;
-    int n_regions;
+    int n_regions, last_region; // where the last access was
+    struct image image;         // the kernel's
     struct shadow *shadows;
     int n_shadows, n_findings;
-    struct cell *threadgroup_cells;
-    uint32_t order, group_id, group_epoch[N_MEMORIES], simd_epoch[MSL_THREADS / MSL_LANES][N_MEMORIES];
+    struct shadow_block *threadgroup_blocks;
+    // The groups up to this one are ordered before those that run now.
+    uint32_t ordered_group;
+    uint32_t group_id, group_epoch[N_MEMORIES], simd_epoch[MSL_THREADS / MSL_LANES][N_MEMORIES];
     char finding[MSL_ERROR_BYTES];
-} check = { .order = 1 };
+} check;
 
-static struct cell *cells_map(size_t bytes)
+static size_t blocks_bytes(size_t bytes)
 {
-    void *at = mmap(NULL, bytes * sizeof(struct cell) + 4096, PROT_READ | PROT_WRITE,
+    return bytes / BLOCK * sizeof(struct shadow_block) + 4096;
+}
+
+static struct shadow_block *blocks_map(size_t bytes)
+{
+    void *at = mmap(NULL, blocks_bytes(bytes), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (at == MAP_FAILED)
@@ -76,7 +95,7 @@ __attribute__((format(printf, 1, 2))) static void report(const char *format, ...
 
 void msl_check_order(void)
 {
-    check.order++;
+    check.ordered_group = check.group_id;
 }
 
 void msl_check_forget(const void *at, size_t bytes)
@@ -87,21 +106,26 @@ void msl_check_forget(const void *at, size_t bytes)
         struct shadow *s = &check.shadows[i];
         if (s->base + s->bytes <= base || base + bytes <= s->base)
             continue;
-        munmap(s->cells, s->bytes * sizeof(struct cell) + 4096);
+        munmap(s->blocks, blocks_bytes(s->bytes));
         *s = check.shadows[--check.n_shadows];
     }
 }
 
-// Two buffers of a dispatch may lie in one allocation: a shadow covers what was seen of it so far, and grows.
-static struct cell *shadow_of(const char *base, size_t bytes)
+static const char *block_of(const char *at)
 {
-    struct shadow grown = { base, bytes, NULL };
-    struct cell *cells;
+    return at - (uintptr_t)at % BLOCK;
+}
 
+// Two buffers of a dispatch may lie in one allocation: a shadow covers what was seen of it so far, and grows.
+static struct shadow_block *shadow_of(const char *base, size_t bytes)
+{
+    struct shadow grown = { .base = block_of(base) };
+
+    grown.bytes = (size_t)(block_of(base + bytes + BLOCK - 1) - grown.base);
     for (int i = 0; i < check.n_shadows; i++) {
         struct shadow *s = &check.shadows[i];
-        if (s->base <= base && base + bytes <= s->base + s->bytes)
-            return s->cells + (base - s->base);
+        if (s->base <= grown.base && grown.base + grown.bytes <= s->base + s->bytes)
+            return s->blocks + (grown.base - s->base) / BLOCK;
     }
     for (int i = 0; i < check.n_shadows; i++) {
         struct shadow *s = &check.shadows[i];
@@ -111,37 +135,57 @@ static struct cell *shadow_of(const char *base, size_t bytes)
         grown.base = s->base < grown.base ? s->base : grown.base;
         grown.bytes = (size_t)((other > end ? other : end) - grown.base);
     }
-    cells = cells_map(grown.bytes);
+    grown.blocks = blocks_map(grown.bytes);
     for (int i = check.n_shadows; i-- > 0;) {
         struct shadow *s = &check.shadows[i];
         if (s->base + s->bytes <= grown.base || grown.base + grown.bytes <= s->base)
             continue;
-        memcpy(cells + (s->base - grown.base), s->cells, s->bytes * sizeof *cells);
-        munmap(s->cells, s->bytes * sizeof *cells + 4096);
+        memcpy(grown.blocks + (s->base - grown.base) / BLOCK, s->blocks,
+               s->bytes / BLOCK * sizeof *s->blocks);
+        munmap(s->blocks, blocks_bytes(s->bytes));
         *s = check.shadows[--check.n_shadows];
     }
-    grown.cells = cells;
     check.shadows = realloc(check.shadows, sizeof *check.shadows * (size_t)(check.n_shadows + 1));
     check.shadows[check.n_shadows++] = grown;
-    return cells + (base - grown.base);
+    return grown.blocks + (block_of(base) - grown.base) / BLOCK;
 }
 
-static void region_add(const void *base, size_t bytes, struct cell *cells, enum pointer_memory memory,
-                       int index)
+static void region_add(const void *base, size_t bytes, struct shadow_block *blocks,
+                       enum pointer_memory memory, int index)
 {
-    struct region *r = &check.regions[check.n_regions++];
+    check.regions[check.n_regions++] =
+        (struct region){ .base = base, .bytes = bytes, .blocks = blocks, .memory = memory, .index = index };
+}
 
-    *r = (struct region){ base, bytes, cells, memory, "" };
-    snprintf(r->name, sizeof r->name, "%s(%d)", memory == DEVICE ? "buffer" : "threadgroup", index);
+static struct image images[MAX_IMAGES];
+static int n_images;
+
+// Constants of the kernel's own library are read through hooks as well.
+void msl_check_image(const void *start, size_t bytes)
+{
+    images[n_images++ % MAX_IMAGES] = (struct image){ start, (const char *)start + bytes };
+}
+
+// The newest that it lies in: where an older one was, anything may lie by now.
+static struct image image_of(const char *at)
+{
+    for (int i = n_images; i-- > 0 && i >= n_images - MAX_IMAGES;) {
+        struct image image = images[i % MAX_IMAGES];
+        if (at >= image.start && at < image.end)
+            return image;
+    }
+    return (struct image){ 0 };
 }
 
 void msl_check_begin(const struct msl_dispatch *d, const struct msl_group *g)
 {
     check.dispatch = d;
     check.group = g;
-    check.n_regions = check.n_findings = 0;
-    if (!check.threadgroup_cells)
-        check.threadgroup_cells = cells_map(MSL_THREADGROUP_BYTES);
+    check.n_regions = check.last_region = check.n_findings = 0;
+    check.variable.bytes = 0;
+    check.image = image_of((const char *)d->kernel);
+    if (!check.threadgroup_blocks)
+        check.threadgroup_blocks = blocks_map(MSL_THREADGROUP_BYTES);
     for (int i = 0; i < MSL_BUFFERS; i++)
         if (d->buffers[i])
             shadow_of(d->buffers[i], d->buffer_bytes[i]); // shadows may move until all are known
@@ -152,7 +196,7 @@ void msl_check_begin(const struct msl_dispatch *d, const struct msl_group *g)
     for (int i = 0; i < MSL_BUFFERS; i++)
         if (g->threadgroup[i])
             region_add(g->threadgroup[i], d->threadgroup_bytes[i],
-                       check.threadgroup_cells + (g->threadgroup[i] - g->memory), THREADGROUP, i);
+                       check.threadgroup_blocks + (g->threadgroup[i] - g->memory) / BLOCK, THREADGROUP, i);
 }
 
 void msl_check_group(void)
@@ -188,10 +232,8 @@ static bool same_simd(const struct access *a, const struct access *b)
 
 static bool is_ordered(const struct access *before, const struct access *now, enum pointer_memory memory)
 {
-    if (before->order != now->order || (memory == THREADGROUP && before->group != now->group))
-        return true;
     if (before->group != now->group)
-        return false;
+        return memory == THREADGROUP || before->group <= check.ordered_group;
     if (now->group_epoch > before->group_epoch)
         return true;
     if (before->several)
@@ -210,43 +252,75 @@ static const char *whose(const struct access *other, const struct access *now)
 // barrier.
 static void reader_note(struct access *read, struct access now, enum pointer_memory memory)
 {
-    bool together =
-        read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
+    bool together = read->group == now.group && read->group_epoch == now.group_epoch;
     // Readers of the same simdgroup before its last barrier: whoever races with them races with this one too.
     bool behind = together && same_simd(read, &now) && read->simd_epoch < now.simd_epoch &&
                   (!read->several || read->simd_only);
 
-    if (memory != THREADGROUP && read->order == now.order && read->group != now.group) {
-        now.several = 1;
+    if (memory != THREADGROUP && read->group != now.group && read->group > check.ordered_group) {
+        now.several = true;
     } else if (together && !behind && (read->thread != now.thread || read->several)) {
-        now.several = 1;
+        now.several = true;
         now.simd_only = same_simd(read, &now) && (!read->several || read->simd_only);
     }
     *read = now;
+}
+
+static const char *region_name(const struct region *r)
+{
+    static char name[64];
+
+    if (r->variable)
+        snprintf(name, sizeof name, "threadgroup %s", r->variable);
+    else
+        snprintf(name, sizeof name, "%s(%d)", r->memory == DEVICE ? "buffer" : "threadgroup", r->index);
+    return name;
 }
 
 static bool cell_touch(struct cell *cell, const struct region *r, size_t offset, const struct access *now,
                        bool write)
 {
     if (r->memory == THREADGROUP && !write && cell->write.group != now->group) {
-        report("%s + %zu is read before anything was written there", r->name, offset);
+        report("%s + %zu is read before anything was written there", region_name(r), offset);
         return false;
     }
-    if (cell->write.order && !is_ordered(&cell->write, now, r->memory)) {
+    if (!is_ordered(&cell->write, now, r->memory)) {
         report("%s races with a write by %s: %s + %zu, thread %u", write ? "write" : "read",
-               whose(&cell->write, now), r->name, offset, cell->write.thread);
+               whose(&cell->write, now), region_name(r), offset, cell->write.thread);
         return false;
     }
     if (!write) {
         reader_note(&cell->read, *now, r->memory);
         return true;
     }
-    if (cell->read.order && !is_ordered(&cell->read, now, r->memory)) {
-        report("write races with a read by %s: %s + %zu, thread %u", whose(&cell->read, now), r->name, offset,
-               cell->read.thread);
+    if (!is_ordered(&cell->read, now, r->memory)) {
+        report("write races with a read by %s: %s + %zu, thread %u", whose(&cell->read, now), region_name(r),
+               offset, cell->read.thread);
         return false;
     }
     cell->write = *now;
+    return true;
+}
+
+static void block_split(struct shadow_block *b, uint32_t split)
+{
+    for (uint32_t i = 1u << split; i-- > 0;)
+        b->cells[i] = b->cells[i >> (split - b->split)];
+    b->split = split;
+}
+
+// `bytes` from offset `from` of a block on, which are `at` in the region.
+static bool block_touch(struct shadow_block *b, uint32_t from, uint32_t bytes, const struct region *r,
+                        size_t at, const struct access *now, bool write)
+{
+    uint32_t split = BLOCK_BITS - (uint32_t)__builtin_ctz(from | bytes), shift;
+
+    if (split > b->split)
+        block_split(b, split);
+    shift = BLOCK_BITS - b->split;
+    for (uint32_t i = from >> shift; i < (from + bytes) >> shift; i++)
+        if (!cell_touch(&b->cells[i], r, at + (i << shift) - from, now, write))
+            return false;
     return true;
 }
 
@@ -263,43 +337,43 @@ static bool is_own(const char *at)
            at == (const char *)&msl_self || at == (const char *)&msl_settings;
 }
 
-static const struct region *region_of(const char *at, size_t bytes)
+static bool is_within(const struct region *r, const char *at, size_t bytes)
+{
+    return at >= r->base && at + bytes <= r->base + r->bytes;
+}
+
+static const struct region *variable_of(const char *at, size_t bytes)
 {
     const struct msl_group *g = check.group;
 
-    for (int i = 0; i < check.n_regions; i++)
-        if (at >= check.regions[i].base && at + bytes <= check.regions[i].base + check.regions[i].bytes)
-            return &check.regions[i];
+    if ((size_t)(at - (const char *)g->memory) >= MSL_THREADGROUP_BYTES)
+        return NULL;
     for (int i = 0; i < MSL_VARIABLES; i++) {
         const struct msl_variable *v = &g->variables[i];
-        const char *base = (const char *)g->memory + v->offset;
-        if (at < base || at + bytes > base + v->bytes)
+        struct region r = { .base = (const char *)g->memory + v->offset, .bytes = v->bytes };
+        if (!is_within(&r, at, bytes))
             continue;
-        check.variable =
-            (struct region){ base, v->bytes, check.threadgroup_cells + v->offset, THREADGROUP, "" };
-        snprintf(check.variable.name, sizeof check.variable.name, "threadgroup %s", v->name);
+        r.blocks = check.threadgroup_blocks + v->offset / BLOCK;
+        r.memory = THREADGROUP;
+        r.variable = v->name;
+        check.variable = r;
         return &check.variable;
     }
     return NULL;
 }
 
-static struct declared_image {
-    const char *start, *end;
-} images[MAX_IMAGES];
-static int n_images;
-
-// Constants of the kernel's own library are read through hooks as well.
-void msl_check_image(const void *start, size_t bytes)
+static const struct region *region_of(const char *at, size_t bytes)
 {
-    images[n_images++ % MAX_IMAGES] = (struct declared_image){ start, (const char *)start + bytes };
-}
-
-static bool is_image(const char *at)
-{
-    for (int i = 0; i < MAX_IMAGES && i < n_images; i++)
-        if (at >= images[i].start && at < images[i].end)
-            return true;
-    return false;
+    if (is_within(&check.variable, at, bytes))
+        return &check.variable;
+    if (check.last_region < check.n_regions && is_within(&check.regions[check.last_region], at, bytes))
+        return &check.regions[check.last_region];
+    for (int i = 0; i < check.n_regions; i++)
+        if (is_within(&check.regions[i], at, bytes)) {
+            check.last_region = i;
+            return &check.regions[i];
+        }
+    return variable_of(at, bytes);
 }
 
 static size_t distance(const struct region *r, const char *at)
@@ -321,7 +395,7 @@ static void report_outside(const char *at, size_t bytes, bool write)
             (!near || distance(&check.regions[i], at) < distance(near, at)))
             near = &check.regions[i];
     if (near && distance(near, at) < 1 << 20)
-        msl_fail("%s of %zu bytes outside of %s: offset %ld of %zu", verb, bytes, near->name,
+        msl_fail("%s of %zu bytes outside of %s: offset %ld of %zu", verb, bytes, region_name(near),
                  (long)(at - near->base), near->bytes);
     msl_fail("%s of %zu bytes where no argument points", verb, bytes);
 }
@@ -340,23 +414,24 @@ void msl_check_access(const void *address, size_t bytes, bool write)
             report("%s of thread %u's own memory", write ? "write" : "read", lane);
         return;
     }
+    if (is_own(at) || (!write && at >= check.image.start && at < check.image.end))
+        return;
     r = region_of(at, bytes);
     if (!r) {
-        if (!is_own(at) && (write || !is_image(at)))
+        if (write || !image_of(at).start)
             report_outside(at, bytes, write);
         return;
     }
-    now = (struct access){ check.order,
-                           check.group_id,
-                           check.group_epoch[r->memory],
-                           check.simd_epoch[msl_self->simd->index][r->memory],
-                           (uint16_t)msl_self->index,
-                           0,
-                           0 };
-    for (size_t k = 0; k < bytes; k++) {
-        size_t offset = (size_t)(at - r->base) + k;
-        if (!cell_touch(&r->cells[offset], r, offset, &now, write))
+    now = (struct access){ .group = check.group_id,
+                           .group_epoch = check.group_epoch[r->memory],
+                           .simd_epoch = check.simd_epoch[msl_self->simd->index][r->memory],
+                           .thread = (uint16_t)msl_self->index };
+    for (struct shadow_block *b = r->blocks + (block_of(at) - block_of(r->base)) / BLOCK; bytes; b++) {
+        size_t from = (uintptr_t)at % BLOCK, n = bytes < BLOCK - from ? bytes : BLOCK - from;
+        if (!block_touch(b, (uint32_t)from, (uint32_t)n, r, (size_t)(at - r->base), &now, write))
             return;
+        at += n;
+        bytes -= n;
     }
 }
 
