@@ -43,7 +43,8 @@ static __thread struct {
         const char *base;
         size_t bytes;
     } dynamic[MOST_DYNAMIC];
-    uint32_t n_dynamic, last, shared_bytes;
+    uint32_t n_dynamic, last, last_dynamic, shared_bytes;
+    const char *dynamic_begin, *dynamic_end; // all of them lie between
     uint32_t time, block_time, warp_time[N_WARPS];
     uint32_t n_atomics[CUDA_RUN_THREADS]; // since the warp's last meeting
     bool found;
@@ -105,6 +106,11 @@ void cuda_check_dynamic(const void *at, size_t most_bytes)
 {
     if (check.n_dynamic == MOST_DYNAMIC)
         abort();
+    const char *begin = at, *end = begin + most_bytes;
+    if (!check.n_dynamic || begin < check.dynamic_begin)
+        check.dynamic_begin = begin;
+    if (!check.n_dynamic || end > check.dynamic_end)
+        check.dynamic_end = end;
     check.dynamic[check.n_dynamic].base = at;
     check.dynamic[check.n_dynamic++].bytes = most_bytes;
 }
@@ -224,14 +230,32 @@ static void touch(struct cuda_cell *c, const char *at, struct cuda_access now, b
         c->write = now; // an atomic does not hide a plain write, which races with others' atomics
 }
 
+static bool is_in_dynamic(uint32_t i, const char *at)
+{
+    return i < check.n_dynamic && (size_t)(at - check.dynamic[i].base) < check.dynamic[i].bytes;
+}
+
+static void check_dynamic(const char *at, size_t bytes, bool write)
+{
+    uint32_t i = check.last_dynamic;
+
+    if (at < check.dynamic_begin || at >= check.dynamic_end)
+        return;
+    if (!is_in_dynamic(i, at))
+        for (i = 0; i < check.n_dynamic && !is_in_dynamic(i, at);)
+            i++;
+    if (i == check.n_dynamic)
+        return;
+    check.last_dynamic = i;
+    size_t offset = (size_t)(at - check.dynamic[i].base);
+    if (offset + bytes > check.shared_bytes)
+        cuda_run_fail("%s of %zu bytes at %zu of dynamic shared memory, which has %u",
+                      write ? "write" : "read", bytes, offset, check.shared_bytes);
+}
+
 static void check_shared(const struct cuda_region *r, const char *at, size_t bytes, bool write)
 {
-    for (uint32_t i = 0; i < check.n_dynamic; i++) {
-        size_t offset = (size_t)(at - check.dynamic[i].base);
-        if (offset < check.dynamic[i].bytes && offset + bytes > check.shared_bytes)
-            cuda_run_fail("%s of %zu bytes at %zu of dynamic shared memory, which has %u",
-                          write ? "write" : "read", bytes, offset, check.shared_bytes);
-    }
+    check_dynamic(at, bytes, write);
     for (size_t k = (size_t)(at - r->base) / 4; !write && k * 4 < (size_t)(at - r->base) + bytes; k++)
         if (r->cells[k].write.time < check.block_time)
             cuda_run_fail("shared memory is read before it was written");
