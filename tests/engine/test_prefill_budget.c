@@ -62,6 +62,23 @@ static void rows_that_cost_little_in_company_come_together(void **state)
     assert_true(rows > 360 * 8 && rows < 400 * 10);
 }
 
+// What 150 rows cost says nothing of 300: they are tried, and more of them where they cost no more. Where
+// they are too dear, less than those follow.
+static void a_larger_size_is_tried_once(void **state)
+{
+    struct prefill_budget flat = { .stretch = 1.75 }, steep;
+    (void)state;
+    prefill_budget_note(&flat, 1, 0, 5600000);
+    prefill_budget_note(&flat, 1, 150, 14500000);
+    assert_int_equal(prefill_budget_rows(&flat, 1, 511), 300);
+    steep = flat;
+    prefill_budget_note(&flat, 1, 300, 14500000);
+    assert_int_equal(prefill_budget_rows(&flat, 1, 511), 511);
+    prefill_budget_note(&steep, 1, 300, 30000000);
+    uint32_t n = prefill_budget_rows(&steep, 1, 511);
+    assert_true(n >= 150 && n < 200);
+}
+
 // One step that took long, because something was made ready in it, is forgotten.
 static void one_slow_step_does_not_last(void **state)
 {
@@ -114,6 +131,7 @@ int main(void)
         cmocka_unit_test(the_encoder_has_the_time_of_a_prompt),
         cmocka_unit_test(steps_below_sixteen_milliseconds_are_filled),
         cmocka_unit_test(rows_that_cost_little_in_company_come_together),
+        cmocka_unit_test(a_larger_size_is_tried_once),
         cmocka_unit_test(one_slow_step_does_not_last),
         cmocka_unit_test(without_answers_or_limit_a_prompt_gets_all_rows),
     };
