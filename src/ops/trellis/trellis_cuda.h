@@ -65,9 +65,11 @@ TRELLIS_CONSTANT u32 trellis_depth(u32 bits) // stages of a ring
 {
     return bits <= 2 ? 6 : bits <= 5 ? 3 : 2;
 }
-TRELLIS_CONSTANT u32 trellis_pitch(u32 bits) // words from a tile of a quad to the next: no bank conflicts
+// Words from a tile of a quad to the next, so that eight lanes meet in no bank. Those of halves of tiles are
+// 4 * bits words apart, and of 2, 6 and 8 bits two meet.
+TRELLIS_CONSTANT u32 trellis_pitch(u32 bits, bool halves_of_tiles)
 {
-    return TRELLIS_TILES * 8 * bits / 32 * 32 + (TRELLIS_TILES * 8 * bits % 32 <= 8 ? 8 : 40);
+    return TRELLIS_TILES * 8 * bits + (halves_of_tiles && bits % 2 == 0 ? 4 : 8);
 }
 TRELLIS_CONSTANT u32 trellis_eights(u32 rows)
 {
@@ -98,7 +100,7 @@ TRELLIS_CONSTANT u32 trellis_record_words(bool bytes, u32 rows)
 }
 TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks, u32 rows)
 {
-    u32 codes = TRELLIS_WARPS * trellis_depth(bits) * 4 * trellis_pitch(bits) * 4,
+    u32 codes = TRELLIS_WARPS * trellis_depth(bits) * 4 * trellis_pitch(bits, bytes && rows == 1) * 4,
         sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
     return split_blocks * trellis_record_words(bytes, rows) * 4 + sums + codes;
 }

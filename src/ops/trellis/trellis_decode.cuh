@@ -102,18 +102,35 @@ static void keep(u32 &)
 }
 #endif
 
-// The state that ends behind position I of a lane's own, of its words after the one before them. States 8 and
-// 16 bits behind another one are cut from the same shifted word.
-template <u32 BITS, u32 I> static __device__ __forceinline__ u32 state_of_lane(const u32 (&w)[BITS + 1])
+// The state that ends behind position I of a lane's words, of which w[0] is the one before. It stands twice,
+// as both halves of a word, so that its bytes may come from two words. States that begin at the same bit of
+// a byte are cut from the same shifted words: where they are three bytes apart, three from two.
+template <u32 BITS, u32 I, u32 N> static __device__ __forceinline__ u32 state_of_lane(const u32 (&w)[N])
 {
-    constexpr u32 first = 16 + BITS * (I + 1), aligned = first % 8 == 0 && first % 32 <= 16,
-                  steps = 8 % BITS == 0 && first % 8 != 0 ? (first - (16 + BITS)) / 8 % 3 : 0,
-                  begin = aligned ? first / 32 * 32 : first - 8 * steps, word = begin / 32,
-                  next = word < BITS ? word + 1 : word, before = first - begin;
-    u32 cut = begin % 32 ? __funnelshift_l(w[next], w[word], begin % 32) : w[word];
-    return before == 0 ? cut >> 16 : before == 8 ? __byte_perm(cut, 0, 0x4421) : cut & 0xffff;
+    constexpr u32 odd = BITS % 8 == 0   ? 1
+                        : BITS % 4 == 0 ? BITS / 4
+                        : BITS % 2 == 0 ? BITS / 2
+                                        : BITS,
+                  first = 16 + BITS * (I + 1), third = odd == 3 ? I * BITS / 24 % 3 : 0,
+                  begin = first % 8 == 0 || odd == 1 ? first % 8 : first - 24 * third,
+                  byte = (first - begin) / 8 % 4, word = (first - begin) / 32 + begin / 32;
+    auto cut = [&](u32 from) {
+        u32 i = from < N ? from : N - 1, next = i + 1 < N ? i + 1 : i;
+        return begin % 32 ? __funnelshift_l(w[next], w[i], begin % 32) : w[i];
+    };
+    return byte == 3 ? __byte_perm(cut(word), cut(word + 1), 0x0707)
+                     : __byte_perm(cut(word), 0, 0x3232 - 0x1111 * byte);
 }
-// Positions 8 T to 8 T + 7.
+// Times a state that stands twice: the state, as (1 + 2^16) (1 - 2^16) is 1 of 32 bits.
+static constexpr u32 TRELLIS_ONCE = 0xffff0001u, TRELLIS_MUL1_ONCE = EXL3_MARK_MUL1 * TRELLIS_ONCE;
+
+// The positions in turn such that those which share words follow each other: fewer words wait.
+template <u32 BITS> TRELLIS_CONSTANT u32 position_in_turn(u32 i)
+{
+    return BITS == 3 && i % 128 < 120 ? i / 24 * 24 + i % 3 * 8 + i % 24 / 3 : i;
+}
+
+// Positions 8 T to 8 T + 7, each twice.
 template <u32 BITS, u32 T>
 static __device__ __forceinline__ void states_of_lane(const u32 (&w)[BITS + 1], u32 (&states)[8])
 {

@@ -2,6 +2,7 @@
 // trellis_hopper.cu too.
 #pragma once
 #include <type_traits>
+#include <utility>
 #include "device/cuda/tile.cuh"
 #include "ops/trellis/trellis_rows.cuh"
 
@@ -49,8 +50,9 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
 
 template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     typedef struct trellis_record<BYTES, ROWS> record;
-    static constexpr u32 DEPTH = trellis_depth(BITS), PITCH = trellis_pitch(BITS), STAGE_WORDS = 4 * PITCH,
-                         ROW_WORDS = TRELLIS_TILES * 8 * BITS, LANES = record::LANES,
+    static constexpr bool HALVES_OF_TILES = BYTES && ROWS == 1; // a lane decodes, of a quad; see `words`
+    static constexpr u32 DEPTH = trellis_depth(BITS), PITCH = trellis_pitch(BITS, HALVES_OF_TILES),
+                         STAGE = 4 * PITCH * 4, ROW_WORDS = TRELLIS_TILES * 8 * BITS, LANES = record::LANES,
                          LANE_WORDS = record::LANE_WORDS, EIGHTS = record::EIGHTS;
     typedef typename std::conditional<BYTES, i32, f32>::type sum;
 
@@ -63,9 +65,10 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     u32 column, block_out; // of 128 outputs: of all matrices', of its matrix's
     const u32 *source;     // this lane's part of the next stage to fetch
     u32 stride;            // bytes to its part of the one after that
-    u32 left, to;          // stages that are left to fetch; where this lane's part of the next one goes
-    u32 to_last;           // the ring's last place for it
-    u32 words, words_last; // the stage to multiply, in the ring; the last one there
+    i32 left;              // stages that are left to fetch
+    u32 to;                // where this lane's part of the ring's first stage goes
+    u32 words;             // of that stage, the codes that this lane decodes
+    u32 stage, free;       // bytes to the stage to multiply, and to that which was before it
 
     f32 sums[TRELLIS_TILES][EIGHTS][4];
 
@@ -81,7 +84,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         records = shared;
         shared += p.split_blocks * record::WORDS;
         all = (f32(*)[EXL3_BLOCK])shared;
-        ring = shared + TRELLIS_SHARERS * ROWS * EXL3_BLOCK + warp * DEPTH * STAGE_WORDS;
+        ring = shared + TRELLIS_SHARERS * ROWS * EXL3_BLOCK + warp * DEPTH * STAGE / 4;
     }
 
     // Quads [first, end) are this warp's.
@@ -104,28 +107,25 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                  lane % 8 * 4;
         stride = of->n_out / EXL3_TILE * 4 * 32 * BITS;
         keep(stride);
-        left = end_quad() - first_quad();
+        left = (i32)(end_quad() - first_quad());
         to = shared_place(ring + lane / 8 * PITCH + lane % 8 * 4);
         keep(to);
-        to_last = to + (DEPTH - 1) * STAGE_WORDS * 4;
-        words = shared_place(ring) + (lane % 4 * PITCH + lane / 4 * BITS) * 4;
+        words = shared_place(ring + lane % 4 * PITCH + lane / 4 * (HALVES_OF_TILES ? 4 * BITS : BITS));
         keep(words);
-        words_last = words + (DEPTH - 1) * STAGE_WORDS * 4;
+        stage = 0;
+        free = (DEPTH - 1) * STAGE;
         for (u32 i = 0; i < DEPTH - 1; i++)
-            fetch();
+            fetch(i * STAGE);
     }
-    __device__ __forceinline__ void fetch()
+    __device__ __forceinline__ void fetch(u32 at)
     {
-        if (left > 0) {
+        if (left > 0)
 #pragma unroll
-            for (u32 i = 0; i < (ROW_WORDS + 31) / 32; i++)
-                if (i * 32 + 32 <= ROW_WORDS || i * 32 + lane % 8 * 4 < ROW_WORDS)
-                    copy_to(to + i * 128, source + i * 32);
-            source = (const u32 *)((const u8 *)source + stride);
-            left--;
-        }
+            for (u32 i = 0; i < ROW_WORDS / 32; i++)
+                copy_to(to + at + i * 128, source + i * 32);
         copies_close();
-        to += to == to_last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
+        source = (const u32 *)((const u8 *)source + stride);
+        left--;
     }
 
     // One row is turned by every block that needs it; several are by trellis_turn.
@@ -155,7 +155,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 
     __device__ __forceinline__ u32 two(u32 first, u32 second) const
     {
-        return two_of_halves(first, second, p.factor, p.more);
+        return two_of_halves(first, second, p.factor * TRELLIS_ONCE, p.more);
     }
     // Positions 8 T to 8 T + 7 of a lane.
     template <u32 T>
@@ -166,23 +166,10 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 
         states_of_lane<BITS, T>(words, s);
         if constexpr (BYTES) {
-            const u32 first[4] = { s[0] * EXL3_MARK_MUL1, s[4] * EXL3_MARK_MUL1, s[1] * EXL3_MARK_MUL1,
-                                   s[5] * EXL3_MARK_MUL1 },
-                      last[4] = { s[2] * EXL3_MARK_MUL1, s[6] * EXL3_MARK_MUL1, s[3] * EXL3_MARK_MUL1,
-                                  s[7] * EXL3_MARK_MUL1 };
-            if constexpr (ROWS == 1) {
-                // four dot products take fewer clocks than one instruction of the tensor cores, of whose
-                // eight rows one would be used
-                into[0][0] = dot_u8_s8(first[0], rows[0][4 * T], into[0][0]);
-                into[0][2] = dot_u8_s8(first[1], rows[0][4 * T], into[0][2]);
-                into[0][0] = dot_u8_s8(first[2], rows[0][4 * T + 1], into[0][0]);
-                into[0][2] = dot_u8_s8(first[3], rows[0][4 * T + 1], into[0][2]);
-                into[0][0] = dot_u8_s8(last[0], rows[0][4 * T + 2], into[0][0]);
-                into[0][2] = dot_u8_s8(last[1], rows[0][4 * T + 2], into[0][2]);
-                into[0][0] = dot_u8_s8(last[2], rows[0][4 * T + 3], into[0][0]);
-                into[0][2] = dot_u8_s8(last[3], rows[0][4 * T + 3], into[0][2]);
-                return;
-            }
+            const u32 first[4] = { s[0] * TRELLIS_MUL1_ONCE, s[4] * TRELLIS_MUL1_ONCE,
+                                   s[1] * TRELLIS_MUL1_ONCE, s[5] * TRELLIS_MUL1_ONCE },
+                      last[4] = { s[2] * TRELLIS_MUL1_ONCE, s[6] * TRELLIS_MUL1_ONCE,
+                                  s[3] * TRELLIS_MUL1_ONCE, s[7] * TRELLIS_MUL1_ONCE };
 #pragma unroll
             for (u32 e = 0; e < EIGHTS; e++) {
                 mma_u8_s8(into[e], first, rows[e][4 * T], rows[e][4 * T + 1]);
@@ -196,6 +183,34 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
         }
     }
 
+    // Position I of a lane's half of a tile. A dot product for each takes fewer clocks than instructions of
+    // the tensor cores, of whose eight rows one would be used.
+    template <u32 I>
+    __device__ __forceinline__ void dot(const u32 (&w)[4 * BITS + 1], const u32 (&rows)[16],
+                                        sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    {
+        i32 &to = into[I / 32][0][I % 8 / 4 * 2];
+        to = dot_u8_s8(state_of_lane<BITS, I>(w) * TRELLIS_MUL1_ONCE, rows[I / 8 % 4 * 4 + I % 4], to);
+    }
+    template <u32... I>
+    __device__ __forceinline__ void dots(std::integer_sequence<u32, I...>, const u32 (&w)[4 * BITS + 1],
+                                         const u32 (&rows)[16], sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    {
+        (dot<position_in_turn<BITS>(I)>(w, rows, into), ...);
+    }
+    __device__ __forceinline__ void step_of_row(u32 at, sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    {
+        u32 rows[16], own[4 * BITS], w[4 * BITS + 1];
+
+        shared_words(at, rows);
+        shared_words(words + stage, own);
+        w[0] = __shfl_xor_sync(~0u, own[4 * BITS - 1], 4); // a tile is a ring
+#pragma unroll
+        for (u32 k = 0; k < 4 * BITS; k++)
+            w[k + 1] = own[k];
+        dots(std::make_integer_sequence<u32, EXL3_BLOCK>(), w, rows, into);
+    }
+
     // A quad of each tile of outputs; the rows lie at `at`.
     __device__ __forceinline__ void step(const u32 (&at)[EIGHTS], sum (&into)[TRELLIS_TILES][EIGHTS][4])
     {
@@ -203,10 +218,6 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 
 #pragma unroll
         for (u32 e = 0; e < EIGHTS; e++) {
-            if constexpr (BYTES && ROWS == 1) {
-                shared_words(at[e], rows[e]);
-                continue;
-            }
             u32 packed[LANE_WORDS];
             shared_words(at[e], packed);
 #pragma unroll
@@ -218,7 +229,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++) {
             u32 own[BITS], w[BITS + 1];
-            shared_words(words + i * 8 * BITS * 4, own);
+            shared_words(words + stage + i * 8 * BITS * 4, own);
             w[0] = __shfl_sync(~0u, own[BITS - 1], (lane + 28) & 31);
 #pragma unroll
             for (u32 k = 0; k < BITS; k++)
@@ -231,7 +242,8 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     }
 
     // Until the end of a block of columns, then with its scales to the sums. A lane has rows 2 q and 2 q + 1
-    // of outputs g and g + 8.
+    // of outputs g and g + 8 of each tile; of one row four outputs below each other and those 8 further, of
+    // tile g / 2.
     __device__ __forceinline__ void multiply()
     {
         u32 quad = first_quad(), end = end_quad(), at[EIGHTS];
@@ -254,16 +266,20 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
             sum own[TRELLIS_TILES][EIGHTS][4] = {};
             quad += n;
 #pragma unroll 1
-            for (; n > 0; n--) {
+            do {
                 copies_wait<DEPTH - 2>();
                 __syncwarp();
-                fetch();
-                step(at, own);
-                words += words == words_last ? 0u - (DEPTH - 1) * STAGE_WORDS * 4 : STAGE_WORDS * 4;
+                fetch(free);
+                if constexpr (HALVES_OF_TILES)
+                    step_of_row(at[0], own);
+                else
+                    step(at, own);
+                free = stage;
+                stage = stage == (DEPTH - 1) * STAGE ? 0 : stage + STAGE;
 #pragma unroll
                 for (u32 e = 0; e < EIGHTS; e++)
                     at[e] += record::QUAD_WORDS * 4;
-            }
+            } while (--n > 0);
 #pragma unroll
             for (u32 e = 0; e < EIGHTS; e++) {
                 at[e] += (record::WORDS - 2 * record::QUAD_WORDS) * 4;
@@ -289,12 +305,13 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
 #pragma unroll
             for (u32 e = 0; e < EIGHTS * 4; e++) {
                 f32 v = sums[i][e / 4][e % 4];
-                if (BYTES && ROWS == 1) { // each lane has a tile's part
+                if (HALVES_OF_TILES) { // each lane has a tile's part
                     v += __shfl_xor_sync(~0u, v, 1);
                     v += __shfl_xor_sync(~0u, v, 2);
                 }
-                u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2,
-                    o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + i) * 16 + e % 4 / 2 * 8 + lane / 4;
+                u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2, tile = HALVES_OF_TILES ? lane / 8 : i,
+                    output = HALVES_OF_TILES ? lane / 4 % 2 * 4 + i : lane / 4,
+                    o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + tile) * 16 + e % 4 / 2 * 8 + output;
                 if (row < n_rows)
                     own[row][o] = v;
             }

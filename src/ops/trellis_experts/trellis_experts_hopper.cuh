@@ -51,14 +51,14 @@ static __device__ __forceinline__ void fragments(const u32 (&w)[BITS + 1], u32 (
     u32 s[8];
 
     states_of_lane<BITS, T>(w, s);
-    low[0] = s[0] * EXL3_MARK_MUL1;
-    low[1] = s[4] * EXL3_MARK_MUL1;
-    low[2] = s[1] * EXL3_MARK_MUL1;
-    low[3] = s[5] * EXL3_MARK_MUL1;
-    high[0] = s[2] * EXL3_MARK_MUL1;
-    high[1] = s[6] * EXL3_MARK_MUL1;
-    high[2] = s[3] * EXL3_MARK_MUL1;
-    high[3] = s[7] * EXL3_MARK_MUL1;
+    low[0] = s[0] * TRELLIS_MUL1_ONCE;
+    low[1] = s[4] * TRELLIS_MUL1_ONCE;
+    low[2] = s[1] * TRELLIS_MUL1_ONCE;
+    low[3] = s[5] * TRELLIS_MUL1_ONCE;
+    high[0] = s[2] * TRELLIS_MUL1_ONCE;
+    high[1] = s[6] * TRELLIS_MUL1_ONCE;
+    high[2] = s[3] * TRELLIS_MUL1_ONCE;
+    high[3] = s[7] * TRELLIS_MUL1_ONCE;
 }
 
 // A record: 128 turned numbers of the row in the order in which products read them, each of two int8 digits
