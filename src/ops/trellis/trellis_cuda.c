@@ -100,9 +100,23 @@ static bool is_row(const struct cuda_plan *p)
            cuda_has_kernel(p, name);
 }
 
-// The same for one row. Two blocks a multiprocessor leave the next launch's first blocks room. The weights
-// are fits again: a quad takes longer the more blocks a multiprocessor has, and clusters of eight are spread
-// unevenly.
+// Two blocks a multiprocessor leave the next launch's first blocks room; three where splits meet in memory.
+static u32 row_blocks_of_sm(u32 n_splits)
+{
+    return n_splits == cluster_of(n_splits) ? 2 : 3;
+}
+// Takes so much that no more fit: a launch begins before the one before it ends, and where three fit, its
+// blocks filled some multiprocessors by three while others had one.
+static u32 row_shared_bytes(const struct cuda_plan *p, u32 split, u32 n_splits)
+{
+    u32 bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster_of(n_splits)),
+        least = p->device.shared_bytes / (row_blocks_of_sm(n_splits) + 1) + BLOCK_OWN_SHARED;
+
+    return bytes > least ? bytes : least;
+}
+
+// The same for one row. The weights are fits again: a quad takes longer the more blocks a multiprocessor has,
+// and clusters of eight are spread unevenly.
 static void split_row(const struct cuda_plan *p, struct trellis_params *params)
 {
     static const u32 of_quad[] = { [1] = 20, [2] = 25, [3] = 36 };
@@ -110,9 +124,9 @@ static void split_row(const struct cuda_plan *p, struct trellis_params *params)
     u32 n_blocks = params->n_in / EXL3_BLOCK, n_sms = p->device.n_sms, least = UINT32_MAX;
 
     for (u32 split = 1; split <= n_blocks && split <= MOST; split++) {
-        u32 n = divide_up(n_blocks, split), cluster = cluster_of(n), most = n > 1 && cluster == 1 ? 3 : 2,
-            bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster) + BLOCK_OWN_SHARED,
-            fit = p->device.shared_bytes / bytes, walkers = (fit < most ? fit : most) * n_sms / n;
+        u32 n = divide_up(n_blocks, split), cluster = cluster_of(n),
+            fit = p->device.shared_bytes / (row_shared_bytes(p, split, n) + BLOCK_OWN_SHARED),
+            walkers = fit * n_sms / n;
         walkers = walkers > params->blocks_out ? params->blocks_out : walkers;
         if (walkers == 0)
             continue;
@@ -134,12 +148,11 @@ static void launch_row(struct cuda_plan *p, const struct trellis_params *params)
     char name[32];
 
     name_of_row(p, cluster, name);
-    cuda_launch_add(
-        p, name,
-        (struct cuda_shape){ { params->walkers, params->n_splits, 1 },
-                             TRELLIS_HOPPER_THREADS,
-                             trellis_hopper_shared_bytes(args_of(p)->bits, params->split_blocks, cluster) },
-        params, sizeof *params);
+    cuda_launch_add(p, name,
+                    (struct cuda_shape){ { params->walkers, params->n_splits, 1 },
+                                         TRELLIS_HOPPER_THREADS,
+                                         row_shared_bytes(p, params->split_blocks, params->n_splits) },
+                    params, sizeof *params);
 }
 
 static struct trellis_matrix matrix_of(const struct cuda_plan *p, u32 i)
