@@ -37,9 +37,11 @@ static __device__ __forceinline__ void trellis_turn(const struct trellis_params 
         n_rows = n > first_row ? min(n - first_row, ROWS) : 0;
 
     wait_for_inputs();
-    for (u32 row = threadIdx.x / 32; row < n_rows; row += TRELLIS_WARPS)
-        record::turn(p, m->suh, m->turned + (u64)(blockIdx.z * gridDim.x + blockIdx.x) * record::WORDS,
-                     blockIdx.x, first_row, row);
+    for (u32 row = threadIdx.x / 32; row < n_rows; row += TRELLIS_WARPS) {
+        struct trellis_columns columns;
+        columns.load(p, m->suh, blockIdx.x, first_row + row, p.n_cols);
+        record::turn(columns, m->turned + (u64)(blockIdx.z * gridDim.x + blockIdx.x) * record::WORDS, row);
+    }
 }
 
 #define TRELLIS_KERNEL(bits, name, bytes, rows)                                           \

@@ -191,7 +191,8 @@ static __device__ __forceinline__ void turn_128(f32 (&v)[4])
 static __device__ __forceinline__ f32 turn_128_most(f32 (&v)[4])
 {
     turn_128(v);
-    return warp_max(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))));
+    f32 most = fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3])));
+    return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(most)));
 }
 static __device__ __forceinline__ f32 half_at(const u16 *halves, u32 i)
 {

@@ -14,11 +14,11 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
                          SCALES = trellis_record_numbers(BYTES, ROWS), OFFSETS = SCALES + ROWS,
                          WORDS = trellis_record_words(BYTES, ROWS);
 
-    static __device__ __forceinline__ void turn(const struct trellis_params &p, const u16 *suh, u32 *record,
-                                                u32 block, u32 first_row, u32 row)
+    static __device__ __forceinline__ void turn(const struct trellis_columns &columns, u32 *record, u32 row)
     {
         u32 lane = threadIdx.x & 31;
-        f32 v[4], most = trellis_turned(p, suh, block, first_row + row, v), sum = 0;
+        i32 sum = 0;
+        f32 v[4], most = columns.turned(v);
         f32 scale = BYTES ? most / 127 : most, back = most > 0 ? 1 / scale : 0;
         // columns 4 l to 4 l + 3: two pairs of 2 t and 2 t + 1, or of those behind 8
         u32 owner = (lane / 16 * EIGHTS + row / 8) * LANES + row % 8 * 4 + lane / 4 % 4,
@@ -27,7 +27,7 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
         for (u32 i = 0; i < 2; i++)
             if constexpr (BYTES) {
                 i32 a = __float2int_rn(v[2 * i] * back), b = __float2int_rn(v[2 * i + 1] * back);
-                sum += (f32)(a + b);
+                sum += a + b;
                 if constexpr (ROWS == 1) { // each four times, for dot products
                     u32 *to = record + (lane / 16 * 4 + lane / 4 % 4) * LANE_WORDS + lane % 2 * 8 +
                               lane % 4 / 2 * 2;
@@ -40,10 +40,10 @@ template <bool BYTES, u32 ROWS> struct trellis_record {
                 record[pair + 2 * i] = *(u32 *)&both;
             }
         if constexpr (BYTES)
-            sum = warp_sum(sum);
+            sum = __reduce_add_sync(~0u, sum);
         if (lane == 0) {
             ((f32 *)record)[SCALES + row] = BYTES ? scale * TRELLIS_MUL1_SCALE : scale;
-            ((f32 *)record)[OFFSETS + row] = sum * scale * TRELLIS_MUL1_OFFSET;
+            ((f32 *)record)[OFFSETS + row] = (f32)sum * scale * TRELLIS_MUL1_OFFSET;
         }
     }
 };
@@ -132,8 +132,15 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     __device__ __forceinline__ void take_rows()
     {
         if constexpr (ROWS == 1) {
-            for (u32 block = warp; block < n_blocks; block += TRELLIS_WARPS)
-                record::turn(p, m->suh, records + block * record::WORDS, first_block + block, first_row, 0);
+            u32 end = min(p.n_cols, (first_block + n_blocks) * EXL3_BLOCK);
+            struct trellis_columns next;
+            next.load(p, m->suh, first_block + warp, first_row, end);
+#pragma unroll 1
+            for (u32 block = warp; block < n_blocks; block += TRELLIS_WARPS) {
+                struct trellis_columns columns = next;
+                next.load(p, m->suh, first_block + block + TRELLIS_WARPS, first_row, end);
+                record::turn(columns, records + block * record::WORDS, 0);
+            }
         } else {
             const uint4 *from =
                 (const uint4 *)(m->turned +

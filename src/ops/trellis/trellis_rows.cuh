@@ -14,18 +14,33 @@ trellis_matrix_of(const struct trellis_params &p, u32 &block)
     return of;
 }
 
-// Columns 128 * block to 128 * block + 127 of a row, turned. Gives their largest magnitude.
-static __device__ __forceinline__ f32 trellis_turned(const struct trellis_params &p, const u16 *suh,
-                                                     u32 block, u64 row, f32 (&v)[4])
-{
-    u32 first = block * EXL3_BLOCK + 4 * (threadIdx.x & 31);
-    const f32 *in = p.in + row * p.n_cols + first;
+// A lane's four of columns 128 * block to 128 * block + 127 of a row.
+struct trellis_columns {
+    f32 in[4];
+    u16 factors[4];
+
+    // Begins loading; zeros from column `end` on.
+    __device__ __forceinline__ void load(const struct trellis_params &p, const u16 *suh, u32 block, u64 row,
+                                         u32 end)
+    {
+        u32 first = block * EXL3_BLOCK + 4 * (threadIdx.x & 31);
+        const f32 *from = p.in + row * p.n_cols + first;
 
 #pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        v[i] = first + i < p.n_cols ? __fmul_rn(__ldcg(in + i), half_at(suh, first + i)) : 0;
-    return turn_128_most(v);
-}
+        for (u32 i = 0; i < 4; i++) {
+            in[i] = first + i < end ? __ldcg(from + i) : 0;
+            factors[i] = first + i < end ? __ldg(suh + first + i) : 0;
+        }
+    }
+    // Gives their largest magnitude.
+    __device__ __forceinline__ f32 turned(f32 (&v)[4]) const
+    {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            v[i] = __fmul_rn(in[i], __half2float(__ushort_as_half(factors[i])));
+        return turn_128_most(v);
+    }
+};
 
 // 128 sums of a row, turned back, to outputs 128 * block to 128 * block + 127 of matrix m.
 static __device__ __forceinline__ void trellis_write(const struct trellis_matrix *m, u32 block, u64 row,
