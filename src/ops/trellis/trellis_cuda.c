@@ -100,17 +100,13 @@ static bool is_row(const struct cuda_plan *p)
            cuda_has_kernel(p, name);
 }
 
-// Two blocks a multiprocessor leave the next launch's first blocks room; three where splits meet in memory.
-static u32 row_blocks_of_sm(u32 n_splits)
+// Shared memory of a block, so much that no third one fits a multiprocessor: a launch begins before the one
+// before it ends, and where three fitted, its blocks filled some multiprocessors by three while others had
+// one.
+static u32 row_shared_bytes(const struct cuda_plan *p, u32 split, u32 cluster)
 {
-    return n_splits == cluster_of(n_splits) ? 2 : 3;
-}
-// Takes so much that no more fit: a launch begins before the one before it ends, and where three fit, its
-// blocks filled some multiprocessors by three while others had one.
-static u32 row_shared_bytes(const struct cuda_plan *p, u32 split, u32 n_splits)
-{
-    u32 bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster_of(n_splits)),
-        least = p->device.shared_bytes / (row_blocks_of_sm(n_splits) + 1) + BLOCK_OWN_SHARED;
+    u32 bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster),
+        least = p->device.shared_bytes / 3 + BLOCK_OWN_SHARED;
 
     return bytes > least ? bytes : least;
 }
@@ -119,20 +115,22 @@ static u32 row_shared_bytes(const struct cuda_plan *p, u32 split, u32 n_splits)
 // and clusters of eight are spread unevenly.
 static void split_row(const struct cuda_plan *p, struct trellis_params *params)
 {
-    static const u32 of_quad[] = { [1] = 20, [2] = 25, [3] = 36 };
     enum { OF_BLOCK = 28, OF_MEMORY = 16, MOST = 32 };
     u32 n_blocks = params->n_in / EXL3_BLOCK, n_sms = p->device.n_sms, least = UINT32_MAX;
 
     for (u32 split = 1; split <= n_blocks && split <= MOST; split++) {
         u32 n = divide_up(n_blocks, split), cluster = cluster_of(n),
-            fit = p->device.shared_bytes / (row_shared_bytes(p, split, n) + BLOCK_OWN_SHARED),
+            fit = p->device.shared_bytes / (row_shared_bytes(p, split, cluster) + BLOCK_OWN_SHARED),
             walkers = fit * n_sms / n;
         walkers = walkers > params->blocks_out ? params->blocks_out : walkers;
         if (walkers == 0)
             continue;
-        u32 of_sm = n == 8 ? 3 : divide_up(walkers * n, n_sms), quads = divide_up(2 * split, TRELLIS_SHARERS),
+        u32 of_quad = n == 8                ? 44
+                      : walkers * n > n_sms ? 25
+                                            : 20,
+            quads = divide_up(2 * split, TRELLIS_SHARERS),
             cost = divide_up(params->blocks_out, walkers) *
-                   (quads * of_quad[of_sm] + OF_BLOCK + (n > cluster ? OF_MEMORY : 0));
+                   (quads * of_quad + OF_BLOCK + (n > cluster ? OF_MEMORY : 0));
         if (cost < least) {
             least = cost;
             params->split_blocks = split;
@@ -151,7 +149,7 @@ static void launch_row(struct cuda_plan *p, const struct trellis_params *params)
     cuda_launch_add(p, name,
                     (struct cuda_shape){ { params->walkers, params->n_splits, 1 },
                                          TRELLIS_HOPPER_THREADS,
-                                         row_shared_bytes(p, params->split_blocks, params->n_splits) },
+                                         row_shared_bytes(p, params->split_blocks, cluster) },
                     params, sizeof *params);
 }
 

@@ -216,7 +216,7 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
 };
 
 #define TRELLIS_KERNEL(bits, name, cluster)                                                                 \
-    extern "C" __global__ void __launch_bounds__(TRELLIS_HOPPER_THREADS, 3) __cluster_dims__(1, cluster, 1) \
+    extern "C" __global__ void __launch_bounds__(TRELLIS_HOPPER_THREADS, 2) __cluster_dims__(1, cluster, 1) \
         trellis_hopper_##bits##name(const __grid_constant__ struct trellis_params p)                        \
     {                                                                                                       \
         struct trellis_row<bits, cluster> row(p, (u32 *)trellis_shared);                                    \
