@@ -701,8 +701,13 @@ static bool write_tower(struct random_model *s)
 
     if (!tower)
         return true;
-    return path ? random_tower_file(tower, s->shape->name, s->shape->n_cols, &s->random, path, s->err)
-                : err_memory(s->err, "a name");
+    enum quant type;
+    bool q8 = quant_from_name(str_from(s->options->type), &type) && type == QUANT_Q8_0;
+    struct random_tower_file to = { .path = path,
+                                    .name = s->shape->name,
+                                    .n_out = s->shape->n_cols,
+                                    .matrices = q8 ? QUANT_Q8_0 : QUANT_BF16 };
+    return path ? random_tower_file(tower, &to, &s->random, s->err) : err_memory(s->err, "a name");
 }
 
 static bool synth_run(struct random_model *s)

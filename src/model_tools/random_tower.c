@@ -2,6 +2,7 @@
 #include "model_tools/random_tower.h"
 #include "base/mem.h"
 #include "format/gguf_write.h"
+#include "model_tools/quantize/quantize_encode.h"
 #include "model_tools/random_model.h"
 
 // The towers of those that take pictures.
@@ -29,15 +30,17 @@ struct random_tower {
     const struct random_tower_shape *shape;
     struct gguf_writer w;
     uint32_t n_out;
-    float *pool;      // [POOL_NUMBERS]
-    uint16_t *halves; // the same as BF16
-    bool writes;      // else tensors are described
+    enum quant matrices; // the format of matrices whose rows are whole blocks
+    // [POOL_NUMBERS] in the formats that tensors have
+    void *pool[N_WEIGHT_QUANTS];
+    bool writes; // else tensors are described
 };
 
 static void put(struct random_tower *t, const char *name, enum quant format, const uint64_t *dims,
                 uint32_t n_dims)
 {
-    uint64_t n = 1, bytes = format == QUANT_F32 ? 4 : 2;
+    const struct quant_info *info = quant_info(format);
+    uint64_t n = 1;
 
     if (!t->writes) {
         gguf_write_tensor(&t->w, str_from(name), format, dims, n_dims);
@@ -47,7 +50,7 @@ static void put(struct random_tower *t, const char *name, enum quant format, con
         n *= dims[i];
     for (uint64_t at = 0, some; at < n; at += some) {
         some = n - at < POOL_NUMBERS ? n - at : POOL_NUMBERS;
-        gguf_write_data(&t->w, format == QUANT_F32 ? (const void *)t->pool : t->halves, some * bytes);
+        gguf_write_data(&t->w, t->pool[format], some / info->block_elements * info->block_bytes);
     }
 }
 
@@ -56,13 +59,20 @@ static void put_vector(struct random_tower *t, const char *name, uint64_t n)
     put(t, name, QUANT_F32, &n, 1);
 }
 
+static void put_matrix(struct random_tower *t, const char *name, uint64_t n_rows, uint64_t n_cols)
+{
+    bool whole = n_cols % quant_info(t->matrices)->block_elements == 0;
+
+    put(t, name, whole ? t->matrices : QUANT_BF16, (const uint64_t[]){ n_rows, n_cols }, 2);
+}
+
 static void put_product(struct random_tower *t, uint32_t layer, const char *part, uint64_t n_rows,
                         uint64_t n_cols)
 {
     char name[64];
 
     snprintf(name, sizeof name, "v.blk.%u.%s.weight", layer, part);
-    put(t, name, QUANT_BF16, (const uint64_t[]){ n_rows, n_cols }, 2);
+    put_matrix(t, name, n_rows, n_cols);
     snprintf(name, sizeof name, "v.blk.%u.%s.bias", layer, part);
     put_vector(t, name, n_rows);
 }
@@ -110,8 +120,7 @@ static void put_all(struct random_tower *t)
     for (uint32_t l = 0; l < s->n_layers; l++)
         put_layer(t, l);
     put_norm(t, "v.post_ln");
-    put(t, "mm.model.fc.weight", QUANT_BF16,
-        (const uint64_t[]){ t->n_out, (uint64_t)s->n_cols * s->scale * s->scale }, 2);
+    put_matrix(t, "mm.model.fc.weight", t->n_out, (uint64_t)s->n_cols * s->scale * s->scale);
 }
 
 static void put_keys(struct random_tower *t, const char *name)
@@ -140,25 +149,38 @@ static void put_keys(struct random_tower *t, const char *name)
     gguf_write_f32s(w, "clip.vision.image_std", half, 3);
 }
 
-bool random_tower_file(const struct random_tower_shape *shape, const char *name, uint32_t n_out,
-                       uint64_t *random, const char *path, struct err *err)
+static bool fill_pools(struct random_tower *t, uint64_t *random, struct err *err)
 {
-    struct random_tower t = { .shape = shape, .n_out = n_out };
+    const enum quant formats[] = { QUANT_F32, QUANT_BF16, t->matrices };
+    size_t bad;
+
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const struct quant_info *info = quant_info(formats[i]);
+        if (!t->pool[formats[i]])
+            t->pool[formats[i]] = mem_alloc((size_t)POOL_NUMBERS / info->block_elements * info->block_bytes);
+        if (!t->pool[formats[i]])
+            return err_memory(err, "random weights");
+    }
+    float *numbers = t->pool[QUANT_F32];
+    for (uint32_t i = 0; i < POOL_NUMBERS; i++)
+        numbers[i] = random_model_draw(random);
+    const struct quantize_source source = { numbers, NULL, POOL_NUMBERS };
+    return (quantize_encode(QUANT_BF16, &source, t->pool[QUANT_BF16], &bad) &&
+            quantize_encode(t->matrices, &source, t->pool[t->matrices], &bad)) ||
+           err_set(err, ERR_INPUT, "random weights as %s", quant_info(t->matrices)->name);
+}
+
+bool random_tower_file(const struct random_tower_shape *shape, const struct random_tower_file *file,
+                       uint64_t *random, struct err *err)
+{
+    struct random_tower t = { .shape = shape, .n_out = file->n_out, .matrices = file->matrices };
     bool ok = false;
 
-    t.pool = mem_alloc_array(POOL_NUMBERS, sizeof *t.pool);
-    t.halves = mem_alloc_array(POOL_NUMBERS, sizeof *t.halves);
-    if (!t.pool || !t.halves) {
-        err_memory(err, "random weights");
+    if (!fill_pools(&t, random, err))
         goto cleanup;
-    }
-    for (uint32_t i = 0; i < POOL_NUMBERS; i++) {
-        t.pool[i] = random_model_draw(random);
-        t.halves[i] = quant_float_to_bf16(t.pool[i]);
-    }
-    if (!gguf_write_create(&t.w, path, err))
+    if (!gguf_write_create(&t.w, file->path, err))
         goto cleanup;
-    put_keys(&t, name);
+    put_keys(&t, file->name);
     put_all(&t);
     gguf_write_begin(&t.w);
     t.writes = true;
@@ -166,7 +188,7 @@ bool random_tower_file(const struct random_tower_shape *shape, const char *name,
     ok = gguf_write_commit(&t.w, err);
 cleanup:
     gguf_write_abort(&t.w);
-    mem_free(t.pool);
-    mem_free(t.halves);
+    for (size_t i = 0; i < N_WEIGHT_QUANTS; i++)
+        mem_free(t.pool[i]);
     return ok;
 }

@@ -191,21 +191,31 @@ static void families_have_their_own_tensors(void **state)
 // A model that takes pictures has a tower beside it, and the two belong together.
 static void towers_belong_to_their_models(void **state)
 {
-    struct model_file *f = made("toy-vlm", "Q4_0"), *mmproj;
-    char beside[96];
-    struct tower t;
-    struct err err = { 0 };
+    static const struct {
+        const char *type;
+        enum quant matrices;
+    } types[] = { { "Q4_0", QUANT_BF16 }, { "Q8_0", QUANT_Q8_0 } };
 
     (void)state;
-    snprintf(beside, sizeof beside, "/tmp/mmproj-%s", strrchr(path, '/') + 1);
-    assert_ok(model_file_open(&mmproj, beside, &err), &err);
-    assert_ok(tower_bind(&t, mmproj, 256, &err), &err);
-    assert_int_equal(tower_patches(&t), 16);
-    assert_int_equal(tower_rows(&t), 4);
-    tower_release(&t);
-    model_file_close(mmproj);
-    model_file_close(f);
-    unlink(beside);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct model_file *f = made("toy-vlm", types[i].type), *mmproj;
+        char beside[96];
+        struct tower t;
+        struct err err = { 0 };
+        snprintf(beside, sizeof beside, "/tmp/mmproj-%s", strrchr(path, '/') + 1);
+        assert_ok(model_file_open(&mmproj, beside, &err), &err);
+        assert_ok(tower_bind(&t, mmproj, 256, &err), &err);
+        assert_int_equal(tower_patches(&t), 16);
+        assert_int_equal(tower_rows(&t), 4);
+        assert_int_equal(model_file_tensor(mmproj, "v.blk.1.ffn_down.weight")->format, types[i].matrices);
+        assert_int_equal(model_file_tensor(mmproj, "mm.model.fc.weight")->format, types[i].matrices);
+        assert_int_equal(model_file_tensor(mmproj, "v.patch_embd.weight")->format, QUANT_F32);
+        assert_int_equal(model_file_tensor(mmproj, "v.position_embd.weight")->format, QUANT_F32);
+        tower_release(&t);
+        model_file_close(mmproj);
+        model_file_close(f);
+        unlink(beside);
+    }
 }
 
 // Parameters that a token uses, tensor by tensor.
