@@ -1,6 +1,7 @@
-// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE [TILES]]. COLUMNS: of an
-// embedding, as the text model has them; DEVICE: cuda (the default) or cpu. TILES: only this number is timed,
-// for a profiler.
+// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE [TILES [error]]].
+// COLUMNS: of an embedding, as the text model has them; DEVICE: cuda (the default) or cpu. TILES: only this
+// number is timed, for a profiler; `error`: also how far its results are from exact ones, as normalised
+// squared errors.
 //
 // First the median time of encoding 1, 2, 4 and 17 tiles: from pixels in host memory to embeddings, then from
 // pixels in device memory. Then where the time goes
@@ -121,6 +122,53 @@ static void time_commands(struct vision *v, const uint8_t *rgb)
                parts[i].us / parts[i].n);
 }
 
+static float *read_all(const struct buffer *b, uint64_t n)
+{
+    float *numbers = mem_alloc_array(n, sizeof *numbers);
+    struct err err = { 0 };
+
+    must(buffer_read(b, 0, numbers, n * sizeof *numbers, &err), &err);
+    return numbers;
+}
+
+static double squared_error(const float *exact, const float *near, uint64_t n)
+{
+    double apart = 0, all = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        apart += ((double)exact[i] - near[i]) * ((double)exact[i] - near[i]);
+        all += (double)exact[i] * exact[i];
+    }
+    return apart / all;
+}
+
+// Of one play.
+static void print_errors(struct vision_plan plan, const uint8_t *rgb, uint32_t n_tiles)
+{
+    float *encoded[2], *connected[2];
+    struct err err = { 0 };
+    uint64_t n = 0, n_out = 0;
+
+    for (int exact = 0; exact < 2; exact++) {
+        struct vision v;
+        plan.keeps_encoded = true;
+        plan.exact = exact;
+        must(vision_create(&v, &plan, &err), &err);
+        encode_all(&v, rgb, n_tiles);
+        n = (uint64_t)n_tiles * tower_tile_rows(&v.tower) * v.tower.config.n_cols;
+        n_out = (uint64_t)n_tiles * tower_rows(&v.tower) * plan.n_out;
+        encoded[exact] = read_all(&v.encoded, n);
+        connected[exact] = read_all(&v.pool, n_out);
+        vision_release(&v);
+    }
+    printf("%2u tiles: error of the encoder %.2e, of the connector %.2e\n", n_tiles,
+           squared_error(encoded[1], encoded[0], n), squared_error(connected[1], connected[0], n_out));
+    for (int exact = 0; exact < 2; exact++) {
+        mem_free(encoded[exact]);
+        mem_free(connected[exact]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const uint32_t counts[] = { 1, 2, 4, MOST_TILES };
@@ -130,9 +178,10 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     uint64_t n_out, n_tiles = 0;
 
-    if (argc < 3 || argc > 5 || !str_to_u64(str_from(argv[2]), &n_out) ||
+    if (argc < 3 || argc > 6 || (argc > 5 && strcmp(argv[5], "error") != 0) ||
+        !str_to_u64(str_from(argv[2]), &n_out) ||
         (argc > 4 && (!str_to_u64(str_from(argv[4]), &n_tiles) || n_tiles < 1 || n_tiles > MOST_TILES))) {
-        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu [1..17]]\n");
+        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu [1..17 [error]]]\n");
         return 2;
     }
     bool cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
@@ -156,8 +205,11 @@ int main(int argc, char **argv)
         time_tiles(&v, rgb, (uint32_t)n_tiles);
     else
         time_commands(&v, rgb);
-    mem_free(rgb);
+    bool most = n_tiles <= vision_most_tiles(&v);
     vision_release(&v);
+    if (argc > 5 && most)
+        print_errors(plan, rgb, (uint32_t)n_tiles);
+    mem_free(rgb);
     device_close(d);
     model_file_close(file);
     return 0;
