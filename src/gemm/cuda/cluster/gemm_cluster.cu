@@ -77,7 +77,8 @@ struct cluster_kernel {
                           packed = PACKED, joins = false, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
                          rows_bytes = rows * STAGE_COLUMNS * 2;
-    static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2,
+    static constexpr u32 column_bytes = 2, chunk_bytes = CHUNK_BYTES,
+                         stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2,
                          n_stages = HOPPER_TILES_ROOM / stage_bytes;
     using neighbour = struct neighbour<fours, consumers>;
 };

@@ -5,7 +5,7 @@
 // K, a kernel's constants: N weight rows of a tile, rows, halves of 64 rows of a warpgroup, couple (blocks
 // with the same weights), parts (of the columns, which a cluster splits), consumers (threads of a tile),
 // pairs, n_boxes, box_bytes, rows_bytes, stage_bytes, n_stages, joins (whether several matrices are one
-// product).
+// product), column_bytes (2: bf16; 1: int8), chunk_bytes (of packed rows, with their scales).
 #pragma once
 #include "gemm/cuda/cluster/cluster_params.h"
 #include "gemm/cuda/wgmma.cuh"
@@ -13,8 +13,9 @@
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
 enum {
-    STAGE_COLUMNS = 64,
-    CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_COLUMNS * 2,
+    STAGE_COLUMNS = 64, // of bf16; of int8 twice as many
+    STAGE_LINE = STAGE_COLUMNS * 2,
+    CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_LINE,
     GROUP_BYTES = CHUNK_BYTES / 2,
     EARLY = 2,
     BOTH_THREADS = 256
@@ -39,7 +40,7 @@ static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(con
     return { c.first_row,
              n_rows,
              n_row_tiles,
-             p.packed_cols / STAGE_COLUMNS / K::parts,
+             p.packed_cols * K::column_bytes / STAGE_LINE / K::parts,
              n_row_tiles * n_pair_tiles,
              gemm_rows_first(n_rows, 2 * p.n_pairs, p.packed_cols) ? n_pair_tiles : 0 };
 }
@@ -84,15 +85,15 @@ template <class K> struct cluster_source {
 
         stage = part<K>() * w.n_stages;
         end = stage + w.n_stages;
-        rows = p.packed_bf16 +
-               ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
-               row % PACKED_TILE_ROWS * STAGE_COLUMNS * 2;
+        rows = (K::column_bytes == 1 ? p.packed_int8 : p.packed_bf16) +
+               ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * K::chunk_bytes +
+               row % PACKED_TILE_ROWS * STAGE_LINE;
         matrix = K::joins ? pair / c.matrix_pairs : 0;
         four = (pair - matrix * c.matrix_pairs) / 4;
     }
     __device__ __forceinline__ void next(const struct cluster_params &c, const struct cluster_scheduler &w)
     {
-        rows += CHUNK_BYTES;
+        rows += K::chunk_bytes;
         if (++stage < end)
             return;
         tile = next_tile(tile);
