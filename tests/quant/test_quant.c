@@ -11,7 +11,9 @@
 #include "quant/mxfp4.h"
 #include "quant/q4_k.h"
 #include "quant/q6_k.h"
+#include "quant/q8_0.h"
 #include "quant/quant.h"
+#include "quant/row_scales.h"
 
 static uint32_t bits_of(float f)
 {
@@ -271,6 +273,66 @@ static void a_trellis_decodes_bit_exactly(void **state)
     file_map_close(&map);
 }
 
+static void row_blocks(struct q8_0 *row, uint32_t n)
+{
+    uint32_t random = 7;
+
+    for (uint32_t i = 0; i < n; i++) {
+        row[i].d = quant_float_to_half(0.001f * (float)(1 + i % 5) * (i % 3 ? 1 : -1));
+        for (uint32_t k = 0; k < 32; k++) {
+            random = random * 1664525u + 1013904223u;
+            row[i].q[k] = (int8_t)(random >> 24);
+        }
+    }
+}
+
+static void rows_of_one_scale_are_near(void **state)
+{
+    enum { N = 24 };
+    struct q8_0 row[N], scaled[N];
+    float before[N * 32], after[N * 32];
+    const struct quant_info *info = quant_info(QUANT_Q8_0);
+
+    (void)state;
+    row_blocks(row, N);
+    row[3].q[5] = -128;
+    quant_row_scales(row, scaled, N * 32);
+    info->decode(row, before, N * 32);
+    info->decode(scaled, after, N * 32);
+    float scale = quant_half_to_float(scaled[0].d);
+    for (uint32_t i = 0; i < N * 32; i++) {
+        assert_int_equal(scaled[i / 32].d, scaled[0].d);
+        assert_true(scaled[i / 32].q[i % 32] > -128);
+        assert_true(fabsf(after[i] - before[i]) <= 0.5625f * scale); // 127 / 2^11 more, of the rounded scale
+    }
+    quant_row_scales(scaled, row, N * 32); // nothing is left to do
+    assert_memory_equal(row, scaled, sizeof row);
+}
+
+// Zeros stay zeros; what is not finite, or too large for one scale, makes its row NaN.
+static void rows_without_a_scale(void **state)
+{
+    static const uint16_t bad[] = { 0x7c00, 0xfc00, 0x7e00, 0x7bff };
+    struct q8_0 row[2] = { { 0 } };
+    float after[64];
+    const struct quant_info *info = quant_info(QUANT_Q8_0);
+
+    (void)state;
+    quant_row_scales(row, row, 64);
+    info->decode(row, after, 64);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_true(after[i] == 0);
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+        row_blocks(row, 2);
+        row[1].d = bad[b];
+        row[1].q[9] = -128;
+        quant_row_scales(row, row, 64);
+        info->decode(row, after, 64);
+        for (uint32_t i = 0; i < 64; i++)
+            assert_true(isnan(after[i]));
+    }
+}
+
 static void names_and_numbers_find_the_format(void **state)
 {
     (void)state;
@@ -305,6 +367,8 @@ int main(void)
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(heads_are_of_their_rows),
         cmocka_unit_test(a_trellis_decodes_bit_exactly),
+        cmocka_unit_test(rows_of_one_scale_are_near),
+        cmocka_unit_test(rows_without_a_scale),
         cmocka_unit_test(names_and_numbers_find_the_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
