@@ -24,8 +24,9 @@ struct buffer {
 };
 
 // The layout of a matrix in device memory: as in the file, in panels of 32 rows (CPU), or in planes, which
-// keep quants, scales and high bits apart (CUDA).
-enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES };
+// keep quants, scales and high bits apart (CUDA); LAYOUT_ROW_SCALES: planes in which a row's scales are
+// alike.
+enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES, LAYOUT_ROW_SCALES };
 
 // A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32).
 struct weight {
@@ -40,8 +41,9 @@ struct weight {
 
 // How a matrix will be used; the device may choose a layout for it.
 enum weight_use {
-    WEIGHT_ROWS,    // single rows are read: an embedding
-    WEIGHT_PRODUCT, // multiplied with activations
+    WEIGHT_ROWS,       // single rows are read: an embedding
+    WEIGHT_PRODUCT,    // multiplied with activations
+    WEIGHT_ROW_SCALES, // the same, many rows at a time; Q8_0 whose blocks of a row have one scale
 };
 
 struct weight_source {
@@ -98,6 +100,8 @@ struct device {
     bool sleeps; // set by its user: a thread that waits for it leaves its processor to others
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
     bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
+    uint32_t
+        row_scales_cols; // it wants WEIGHT_ROW_SCALES where columns are a multiple of this; 0: it does not
 };
 
 // native on a device of outlines: kernels are chosen by whether there is an address, and by its alignment.

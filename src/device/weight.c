@@ -11,7 +11,8 @@ bool weight_create(struct device *d, const struct weight_source *source, struct 
                           .n_rows = source->n_rows,
                           .n_cols = source->n_cols,
                           .format = source->format,
-                          .name = source->name };
+                          .name = source->name,
+                          .layout = source->use == WEIGHT_ROW_SCALES ? LAYOUT_ROW_SCALES : LAYOUT_FILE };
     return true;
 }
 

@@ -26,6 +26,8 @@ enum packing {          // the layout in which a kernel reads rows of activation
     PACKING_MMA,        // CUDA: bf16 in the order of mma's fragments
     PACKING_INT8_SUPER, // CPU: int8 with a scale for each 256 columns
     PACKING_F32,        // unchanged
+    PACKING_INT8_TILES, // CUDA: int8 in tiles of 128 rows by 128 columns, with a scale for each 64
+    PACKING_INT8_WIDE,  // CUDA: the same, with a scale for each 128
     N_PACKINGS,
 };
 

@@ -67,11 +67,13 @@ static bool is_written(const struct cuda_plan *p, const struct tape_packing *pac
     case OP_delta_step:
         return delta_step_packs(p);
     case OP_attend_all:
-        return attend_all_packs(p) && packing == &gemm_packing_bf16;
+        return attend_all_packs(p) && (packing == &gemm_packing_bf16 ||
+                                       (packing == &gemm_packing_int8_tiles && attend_all_packs_int8(p)));
     case OP_patches:
         return packing == &gemm_packing_bf16;
     case OP_layernorm:
-        return layernorm_packs(p) && packing == &gemm_packing_bf16;
+        return layernorm_packs(p) && (packing == &gemm_packing_bf16 || packing == &gemm_packing_int8_tiles ||
+                                      packing == &gemm_packing_int8_wide);
     case OP_shuffle:
         return shuffle_packs(p) && packing == &gemm_packing_bf16;
     default:

@@ -36,6 +36,8 @@ void cuda_plan_parts(struct cuda_plan *p)
 const struct cuda_table cuda_table = { .plans = plans,
                                        .n_ops = N_OPS,
                                        .max_head_dim = ATTEND_PLAIN_DIM,
+                                       .row_scales = "gemm_staged_int8",
+                                       .row_scales_cols = INT8_CHUNK_COLUMNS,
                                        .fusions = cuda_fusions,
                                        .pack = weight_layout_pack,
                                        .reduce_packed = all_reduce_packed_launch };

@@ -21,6 +21,7 @@ bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
 bool delta_step_packs(const struct cuda_plan *p); // so can this
 // Does attention over all rows read and write packed rows? Can layernorm write them?
 bool attend_all_packs(const struct cuda_plan *p);
+bool attend_all_packs_int8(const struct cuda_plan *p);
 bool layernorm_packs(const struct cuda_plan *p);
 bool shuffle_packs(const struct cuda_plan *p);
 

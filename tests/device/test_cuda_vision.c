@@ -2,6 +2,7 @@
 // whole towers, models with eyes and embedding models against the reference's numbers. Skipped where there is
 // no GPU.
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
+#include "device/cuda/cuda_internal.h"
 #include "device/cuda_sides.h"
 #include "device/fuse.h"
 #include "models/golden_embed.h"
@@ -190,6 +191,10 @@ static void layers_of_an_encoder(void **state)
         { .format = QUANT_BF16, .n_cols = 192, .n_heads = 3, .n_out = 200 },
         { .format = QUANT_F16, .n_cols = 128, .n_heads = 2, .n_out = 384 },
         { .format = QUANT_Q8_0, .n_cols = 128, .n_heads = 2, .n_out = 384 },
+        { .format = QUANT_Q8_0, .n_cols = 128, .n_heads = 2, .n_out = 384, .row_scales = true },
+        { .format = QUANT_Q8_0, .n_cols = 768, .n_heads = 12, .n_out = 3072, .row_scales = true },
+        { .format = QUANT_Q8_0, .n_cols = 1152, .n_heads = 16, .n_out = 1280, .row_scales = true },
+        { .format = QUANT_Q8_0, .n_cols = 192, .n_heads = 3, .n_out = 384, .row_scales = true },
         { .format = QUANT_BF16, .n_cols = 128, .n_heads = 2, .n_out = 384, .exact = true },
         { .format = QUANT_BF16, .n_cols = 128, .n_heads = 2, .n_out = 384, .invariant = true },
     };
@@ -221,6 +226,8 @@ static void layers_of_many_rows(void **state)
         { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2304 }, { 1024, 1024, 448 } },
         { { .format = QUANT_BF16, .n_cols = 1024, .n_heads = 16, .n_out = 2688 }, { 1024, 1024, 448 } },
         { { .format = QUANT_BF16, .n_cols = 640, .n_heads = 10, .n_out = 3072 }, { 1024, 1024, 1024, 1224 } },
+        { { .format = QUANT_Q8_0, .n_cols = 768, .n_heads = 12, .n_out = 1088, .row_scales = true },
+          { 1024, 1024, 1024, 1224 } },
         // whole waves of tiles that are normalised where they end, and a rest of other tiles
         { { .format = QUANT_BF16, .n_cols = 768, .n_heads = 12, .n_out = 1088 },
           { 1500, 1500, 1500, 1500, 1400, 1200 } },
@@ -233,13 +240,102 @@ static void layers_of_many_rows(void **state)
         struct sides s;
         c.rows = rows_of_slots(cases[i].slots);
         c.most_rows = c.rows + 77;
-        c.limit = 5e-5;
+        c.limit = c.format == QUANT_Q8_0 ? 5e-4 : 5e-5;
         sides_open(&s, gpu, &c, record_layer);
         fill_slots(&s.plain, cases[i].slots);
         fill_slots(&s.fast, cases[i].slots);
         sides_compare(&s, "layer", &c);
         check_graph(&s.fast);
         sides_close(&s);
+    }
+}
+
+// A residual, a bias or neither; activated rows that are read as they are.
+static void record_products_by_row_scales(struct side *s, const struct op_shape *c)
+{
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP), add = side_tensor(s, c->n_out, ROWS_STEP);
+    const struct weight *bias = side_vector(s, c->n_out);
+
+    for (uint32_t i = 0; i < 3; i++)
+        op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP),
+                                            .in = in,
+                                            .w = side_matrix(s, c, c->n_out, c->n_cols),
+                                            .bias = i > 0 ? bias : NULL,
+                                            .add = i > 1 ? add : (struct tensor){ 0 } });
+    op_matmul_activated(s->tape,
+                        (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP),
+                                         .in = in,
+                                         .w = side_matrix(s, c, c->n_out, c->n_cols),
+                                         .bias = bias },
+                        ACTIVATION_GELU_TANH);
+}
+
+static bool launches(const struct side *s, const char *kernel)
+{
+    const struct cuda_plan *plan = &((const struct cuda_tape *)s->tape->native)->plan;
+    bool found = false;
+
+    for (uint32_t i = 0; i < plan->n_launches; i++)
+        found |= plan->launches[i].function == cuda_function(plan->cuda, kernel);
+    return found;
+}
+
+static void products_by_weights_with_one_scale_a_row(void **state)
+{
+    static const uint32_t rows[] = { 1, 129, 255, 256, 257, 700 }, columns[] = { 128, 256, 768, 3072 },
+                          outputs[] = { 16, 128, 144, 576 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 6 * 4 * 2; i++) {
+        struct op_shape c = { .format = QUANT_Q8_0,
+                              .rows = rows[i % 6],
+                              .most_rows = rows[i % 6] + 128 * (i % 2) + (i % 6 == 0 ? 128 : 0),
+                              .n_cols = columns[i / 6 % 4],
+                              .n_out = outputs[(i + i / 24) % 4],
+                              .row_scales = true,
+                              .limit = 5e-4 };
+        struct sides s;
+        sides_open(&s, gpu, &c, record_products_by_row_scales);
+        sides_compare(&s, "products", &c);
+        check_graph(&s.fast);
+        if (gpu->row_scales_cols) {
+            assert_true(launches(&s.fast, "gemm_staged_int8"));
+            assert_true(launches(&s.fast, "gemm_staged_int8_activated"));
+        }
+        sides_close(&s);
+    }
+}
+
+// A number that is none makes its own row none, through norm, products and attention of its slot, and no
+// other.
+static void bad_rows_of_an_encoder_stay_alone(void **state)
+{
+    static const uint32_t rows[MOST_SLOTS] = { 100, 150, 133 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct op_shape c = { .format = QUANT_Q8_0,
+                              .rows = 383,
+                              .most_rows = 383,
+                              .n_cols = 768,
+                              .n_heads = 12,
+                              .n_out = 3072,
+                              .row_scales = true };
+        float bad = i ? INFINITY : NAN, *out = mem_alloc_array((size_t)c.rows * c.n_cols, sizeof *out);
+        struct side s = { 0 };
+        struct err err = { 0 };
+        side_open(&s, gpu, &c, record_layer);
+        fill_slots(&s, rows);
+        assert_ok(buffer_write(&s.buffers[0], (100 * 768 + 5) * sizeof bad, &bad, sizeof bad, &err), &err);
+        assert_ok(tape_play(s.tape, &s.step, &err), &err);
+        assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], 0, out, (size_t)c.rows * c.n_cols * 4, &err),
+                  &err);
+        for (uint32_t k = 0; k < c.rows * c.n_cols; k++)
+            assert_int_equal(isfinite(out[k]), k / c.n_cols < 100 || k / c.n_cols >= 250);
+        side_close(&s);
+        mem_free(out);
     }
 }
 
@@ -266,6 +362,55 @@ static void towers_give_the_reference_embeddings(void **state)
         check_tower(gpu, &(struct tower_run){ "idefics3", 3, exact, limit });
         check_tower(gpu, &(struct tower_run){ "internvl", 3, exact, limit });
     }
+}
+
+static void encode_noise(struct vision *v, uint32_t n_tiles, float *to)
+{
+    struct vision_tile tiles[VISION_MOST_TILES];
+    uint64_t bytes = vision_tile_bytes(v);
+    uint8_t *rgb = mem_alloc(n_tiles * bytes);
+    struct err err = { 0 };
+
+    for (uint64_t i = 0; i < n_tiles * bytes; i++) // edges, and a slope
+        rgb[i] = (uint8_t)(i / bytes * 40 + i % 191 / 3 + (i / 96 % 32 < 16 ? 120 : 0));
+    for (uint32_t i = 0; i < n_tiles; i++)
+        tiles[i] = (struct vision_tile){ rgb + i * bytes, i };
+    assert_ok(vision_encode(v, tiles, n_tiles, &err), &err);
+    assert_ok(v->device->ops->wait(v->device, &err), &err);
+    assert_ok(buffer_read(&v->pool, 0, to,
+                          (uint64_t)n_tiles * tower_rows(&v->tower) * v->tower.config.n_out * 4, &err),
+              &err);
+    mem_free(rgb);
+}
+
+// The shipped tower's matrices are Q8_0.
+static void a_tower_in_integers_is_near_the_exact_one(void **state)
+{
+    struct model_file *file;
+    struct err err = { 0 };
+    float *embeddings[2];
+    size_t n = 0;
+
+    (void)state;
+    skip_without_gpu();
+    assert_ok(model_file_open(&file, SOURCE_DIR "/models/mmproj-ingot-eyes-q8_0.gguf", &err), &err);
+    for (int exact = 0; exact < 2; exact++) {
+        struct vision_plan plan = {
+            .file = file, .device = gpu, .n_out = 256, .n_places = 4, .exact = exact
+        };
+        struct vision v;
+        assert_ok(vision_create(&v, &plan, &err), &err);
+        n = (size_t)4 * tower_rows(&v.tower) * plan.n_out;
+        embeddings[exact] = mem_alloc_array(n, sizeof *embeddings[exact]);
+        encode_noise(&v, 4, embeddings[exact]);
+        vision_release(&v);
+    }
+    double error = bench_error(embeddings[1], embeddings[0], n);
+    print_message("squared error %.1e\n", error);
+    assert_true(error <= 1e-3);
+    mem_free(embeddings[0]);
+    mem_free(embeddings[1]);
+    model_file_close(file);
 }
 
 static void pictures_give_the_reference_logits(void **state)
@@ -326,12 +471,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(patches_of_every_size),
         cmocka_unit_test(connectors_of_every_size),
+        cmocka_unit_test(products_by_weights_with_one_scale_a_row),
+        cmocka_unit_test(bad_rows_of_an_encoder_stay_alone),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),
         cmocka_unit_test(kernels_of_an_encoder_of_texts),
         cmocka_unit_test(layers_of_an_encoder),
         cmocka_unit_test(layers_of_many_rows),
         cmocka_unit_test(towers_give_the_reference_embeddings),
+        cmocka_unit_test(a_tower_in_integers_is_near_the_exact_one),
         cmocka_unit_test(pictures_give_the_reference_logits),
         cmocka_unit_test(embedders_give_the_reference_vectors),
     };

@@ -52,6 +52,8 @@ static void packings_keep_the_numbers(void **state)
     assert_true(round_trip(&gemm_packing_int8, rows, norm) < 1e-4);
     memset(rows, 0, 32 * sizeof *rows); // a block of zeros
     assert_true(round_trip(&gemm_packing_int8, rows, NULL) < 1e-4);
+    assert_true(round_trip(&gemm_packing_int8_tiles, rows, NULL) < 1e-4);
+    assert_true(round_trip(&gemm_packing_int8_wide, rows, NULL) < 1e-4);
     rows[40] = NAN; // marks its block of 32 and no other
     float back[ROWS * COLUMNS];
     unsigned char packed[8 * COLUMNS / 32 * 320];
@@ -331,9 +333,10 @@ static const struct weight *fake_weight(struct cuda *cuda, struct weight *w, uin
 enum { LAYER_WEIGHTS = 8, LAYER_COLUMNS = 768, LAYER_FFN = 3072 };
 
 // A layer of an encoder without biases: norm, q, k, v, attention, out, norm, up, down.
-static struct tape *plan_layer(struct cuda *cuda, struct tape_limits limits, struct weight *w)
+static struct tape *plan_layer(struct cuda *cuda, struct tape_limits limits, enum quant format,
+                               struct weight *w)
 {
-    static struct buffer stream = { .bytes = 1 << 30 };
+    static struct buffer stream = { .bytes = 1 << 30, .native = (void *)4096 };
     struct tape *t = tape_create(&cuda->device, limits);
     const uint32_t n = LAYER_COLUMNS;
     struct tensor x = tape_tensor_bound(t, n, ROWS_STEP, &stream), normed = tape_tensor(t, n, ROWS_STEP),
@@ -362,6 +365,10 @@ static struct tape *plan_layer(struct cuda *cuda, struct tape_limits limits, str
         ACTIVATION_GELU_TANH);
     op_matmul(t,
               (struct matmul){ .out = x, .in = ffn, .w = fake_weight(cuda, &w[7], n, LAYER_FFN), .add = x });
+    for (uint32_t i = 2; i < LAYER_WEIGHTS; i++) {
+        w[i].format = format;
+        w[i].layout = format == QUANT_Q8_0 ? LAYOUT_ROW_SCALES : LAYOUT_FILE;
+    }
     assert_ok(tape_seal(t, &err), &err);
     return t;
 }
@@ -396,46 +403,56 @@ static void a_connector_is_two_launches(void **state)
     }
 }
 
-// One launch a command, and others for the rows that whole waves of tiles leave; between them go rows of
-// bf16, and nothing else but the residual stream is written.
+// One launch a command, and of bf16 others for the rows that whole waves of tiles leave; between them go rows
+// of bf16, or of int8 to products of Q8_0, and nothing else but the residual stream is written.
 static void an_encoders_layer_is_few_launches(void **state)
 {
     static const struct {
         const char *kernel;
         const struct tape_packing *packing; // of what it hands on alone
-    } commands[] = {
-        { "layernorm_warp_768", &gemm_packing_bf16 },
-        { "gemm_staged_packed_192", &gemm_packing_rows }, // q, k and v
-        { "attend_all_hopper_64", &gemm_packing_bf16 },
-        { "gemm_staged_128", NULL },
-        { "layernorm_warp_768", &gemm_packing_bf16 },
-        { "gemm_staged_activated_192", &gemm_packing_bf16 },
-        { "gemm_cluster_waves_192", NULL },
-    };
-    enum { N = sizeof commands / sizeof *commands, N_RESTS = 1 };
+    } all[2][7] = { {
+                        { "layernorm_warp_768", &gemm_packing_bf16 },
+                        { "gemm_staged_packed_192", &gemm_packing_rows }, // q, k and v
+                        { "attend_all_hopper_64", &gemm_packing_bf16 },
+                        { "gemm_staged_128", NULL },
+                        { "layernorm_warp_768", &gemm_packing_bf16 },
+                        { "gemm_staged_activated_192", &gemm_packing_bf16 },
+                        { "gemm_cluster_waves_192", NULL },
+                    },
+                    {
+                        { "layernorm_warp_768", &gemm_packing_int8_wide },
+                        { "gemm_staged_int8_packed", &gemm_packing_rows },
+                        { "attend_all_hopper_64", &gemm_packing_int8_tiles },
+                        { "gemm_staged_int8", NULL },
+                        { "layernorm_warp_768", &gemm_packing_int8_wide },
+                        { "gemm_staged_int8_activated", &gemm_packing_int8_tiles },
+                        { "gemm_staged_int8", NULL },
+                    } };
+    enum { N = sizeof all[0] / sizeof *all[0], N_RESTS = 1 };
     struct cuda cuda = fake_hopper();
     struct weight weights[LAYER_WEIGHTS];
 
     (void)state;
-    for (int exact = 0; exact < 2; exact++) {
+    for (int i = 0; i < 4; i++) {
+        bool q8 = i / 2, exact = i % 2;
         struct tape_limits limits = { .max_rows = 17 * 1024, .max_outputs = 1, .exact = exact };
-        struct tape *t = plan_layer(&cuda, limits, weights);
+        struct tape *t = plan_layer(&cuda, limits, q8 ? QUANT_Q8_0 : QUANT_BF16, weights);
         assert_int_equal(t->n_commands, N);
-        for (uint32_t i = 0; i < N; i++) {
-            const struct operand *handed = fuse_packed(&t->commands[i], true);
-            uint32_t n_results = t->commands[i].op == OP_matmul_three ? 3 : 1;
+        for (uint32_t c = 0; c < N; c++) {
+            const struct operand *handed = fuse_packed(&t->commands[c], true);
+            uint32_t n_results = t->commands[c].op == OP_matmul_three ? 3 : 1;
             if (exact) {
                 assert_null(handed);
                 continue;
             }
-            assert_string_equal(first_kernel(t, i), commands[i].kernel);
-            assert_true((handed ? handed->packing : NULL) == commands[i].packing);
+            assert_string_equal(first_kernel(t, c), all[q8][c].kernel);
+            assert_true((handed ? handed->packing : NULL) == all[q8][c].packing);
             for (uint32_t k = 0; handed && k < n_results; k++) {
-                assert_true(handed[k].writes && handed[k].packing == commands[i].packing);
-                assert_null(t->commands[i].operands[handed[k].rows].buffer);
+                assert_true(handed[k].writes && handed[k].packing == all[q8][c].packing);
+                assert_null(t->commands[c].operands[handed[k].rows].buffer);
             }
         }
-        assert_true(exact || ((struct cuda_tape *)t->native)->plan.n_launches == N + N_RESTS);
+        assert_true(exact || ((struct cuda_tape *)t->native)->plan.n_launches == N + (q8 ? 0 : N_RESTS));
         tape_destroy(t);
         for (int w = 0; w < LAYER_WEIGHTS; w++)
             give_memory(&cuda.device, &weights[w].buffer);

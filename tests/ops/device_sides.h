@@ -20,6 +20,7 @@
 #include "ops/sample/sample.h"
 #include "ops/select/select.h"
 #include "ops/temper/temper.h"
+#include "quant/row_scales.h"
 
 struct op_shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
@@ -34,7 +35,8 @@ struct op_shape { // of one case
     enum gemm gemm;
     struct sample_params sampling;
     double limit;
-    uint32_t bits; // of EXL3
+    uint32_t bits;   // of EXL3
+    bool row_scales; // of Q8_0: all blocks of a row have one scale
 };
 
 struct side {
@@ -80,6 +82,8 @@ static const struct weight *side_weight_for(struct side *s, enum weight_use use,
 
     for (uint64_t i = 0; i < bytes; i += info->block_bytes)
         bench_block(q, data + i);
+    for (uint32_t r = 0; use == WEIGHT_ROW_SCALES && r < n_rows; r++)
+        quant_row_scales(data + bytes / n_rows * r, data + bytes / n_rows * r, n_cols);
     struct weight_source source = { data, bytes, n_rows, n_cols, q, use, "w" };
     struct weight *w = &s->weights[s->n_weights];
     s->data[s->n_weights++] = data;
@@ -90,6 +94,13 @@ static const struct weight *side_weight_for(struct side *s, enum weight_use use,
 static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
 {
     return side_weight_for(s, WEIGHT_PRODUCT, q, n_rows, n_cols);
+}
+
+// A matrix of the case's format.
+static inline const struct weight *side_matrix(struct side *s, const struct op_shape *c, uint32_t n_rows,
+                                               uint32_t n_cols)
+{
+    return side_weight_for(s, c->row_scales ? WEIGHT_ROW_SCALES : WEIGHT_PRODUCT, c->format, n_rows, n_cols);
 }
 
 static const struct weight *side_vector(struct side *s, uint32_t n)

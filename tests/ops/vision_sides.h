@@ -226,7 +226,7 @@ static inline void record_layer(struct side *s, const struct op_shape *c)
             .out = normed, .in = x, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
     for (uint32_t i = 0; i < 3; i++) {
         qkv.out[i] = tape_tensor(s->tape, n, ROWS_STEP);
-        qkv.w[i] = side_weight(s, c->format, n, n);
+        qkv.w[i] = side_matrix(s, c, n, n);
         qkv.bias[i] = side_vector(s, n);
     }
     op_matmul_three(s->tape, qkv);
@@ -237,7 +237,7 @@ static inline void record_layer(struct side *s, const struct op_shape *c)
     op_attend_all(s->tape, a);
     op_matmul(s->tape, (struct matmul){ .out = between,
                                         .in = attended,
-                                        .w = side_weight(s, c->format, n, n),
+                                        .w = side_matrix(s, c, n, n),
                                         .bias = side_vector(s, n),
                                         .add = x });
     op_layernorm(s->tape, (struct layernorm){ .out = again,
@@ -245,13 +245,12 @@ static inline void record_layer(struct side *s, const struct op_shape *c)
                                               .scale = side_vector(s, n),
                                               .bias = side_vector(s, n),
                                               .eps = 1e-6f });
-    op_matmul_activated(s->tape,
-                        (struct matmul){ .out = ffn,
-                                         .in = again,
-                                         .w = side_weight(s, c->format, c->n_out, n),
-                                         .bias = side_vector(s, c->n_out) },
-                        ACTIVATION_GELU_TANH);
-    const struct weight *down = side_weight(s, c->format, n, c->n_out), *bias = side_vector(s, n);
+    op_matmul_activated(
+        s->tape,
+        (struct matmul){
+            .out = ffn, .in = again, .w = side_matrix(s, c, c->n_out, n), .bias = side_vector(s, c->n_out) },
+        ACTIVATION_GELU_TANH);
+    const struct weight *down = side_matrix(s, c, n, c->n_out), *bias = side_vector(s, n);
     op_matmul(s->tape,
               (struct matmul){
                   .out = side_tensor(s, n, ROWS_STEP), .in = ffn, .w = down, .bias = bias, .add = between });

@@ -164,7 +164,7 @@ static bool repack(struct cuda *c, const struct weight_source *source, struct we
     bool ok = run_pack(c, &pack, err);
     buffer_release(&w->buffer);
     w->buffer = packed;
-    w->layout = LAYOUT_PLANES;
+    w->layout = source->use == WEIGHT_ROW_SCALES ? LAYOUT_ROW_SCALES : LAYOUT_PLANES;
     w->bytes = pack.bytes;
     return ok;
 }
@@ -365,8 +365,11 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     c->device.fusions = table->fusions;
     c->device.max_head_dim = table->max_head_dim;
     if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) &&
-        start(c, err))
+        start(c, err)) {
+        if (c->limits.capability >= 90 && cuda_function(c, table->row_scales))
+            c->device.row_scales_cols = table->row_scales_cols;
         return &c->device;
+    }
     cuda_close(&c->device);
     return NULL;
 }

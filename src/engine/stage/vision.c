@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/stage/take.h"
+#include "quant/row_scales.h"
 
 static const uint64_t LARGE_DEVICE_BYTES = 24ull << 30; // room for half a GiB between the operations
 
@@ -29,6 +30,37 @@ static bool take_rounded(struct vision *v, const struct file_tensor *t, struct w
     return take_tensor(&take, &rounded, WEIGHT_PRODUCT, w, err);
 }
 
+// A layer's matrix with one scale a row, for a device that copies it and multiplies many rows in integers.
+static bool take_row_scales(struct vision *v, const struct file_tensor *t, struct weight *w, struct err *err)
+{
+    const struct take take = { v->device, v->names, NULL };
+    struct file_tensor scaled = *t;
+    uint32_t n_rows = (uint32_t)t->dims[0], n_cols = (uint32_t)t->dims[1];
+
+    if (v->device->outlines)
+        return take_tensor(&take, t, WEIGHT_ROW_SCALES, w, err);
+    uint64_t row = t->bytes / n_rows;
+    unsigned char *rows = mem_alloc(t->bytes);
+
+    if (!rows)
+        return err_memory(err, "a matrix with one scale a row");
+    for (uint32_t r = 0; r < n_rows; r++)
+        quant_row_scales(t->data + r * row, rows + r * row, n_cols);
+    scaled.data = rows;
+    bool ok = take_tensor(&take, &scaled, WEIGHT_ROW_SCALES, w, err);
+    mem_free(rows);
+    return ok;
+}
+
+static bool wants_row_scales(const struct vision *v, const struct file_tensor *t, const struct weight **place)
+{
+    const struct weight *const *globals = (const struct weight *const *)&v->parts.weights;
+    bool in_layer = place < globals || place >= globals + N_TOWER_WEIGHTS;
+
+    return in_layer && !v->exact && !v->invariant && t->format == QUANT_Q8_0 && t->n_dims == 2 &&
+           v->device->row_scales_cols && t->dims[1] % v->device->row_scales_cols == 0;
+}
+
 static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t,
                       const struct weight **place, struct err *err)
 {
@@ -38,7 +70,9 @@ static bool take_into(struct vision *v, const struct take *k, const struct file_
 
     *place = w;
     return (rounds ? take_rounded(v, t, w, err)
-                   : take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err)) ||
+            : wants_row_scales(v, t, place)
+                ? take_row_scales(v, t, w, err)
+                : take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err)) ||
            err_prefix(err, "tensor %.*s", STR_ARG(t->name));
 }
 
@@ -177,7 +211,9 @@ static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct 
 
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
-    *v = (struct vision){ .device = plan->device, .n_places = plan->n_places, .exact = plan->exact };
+    *v = (struct vision){
+        .device = plan->device, .n_places = plan->n_places, .exact = plan->exact, .invariant = plan->invariant
+    };
     bool ok = tower_bind(&v->tower, plan->file, plan->n_out, err);
     if (ok)
         v->n_buckets = choose_buckets(&v->tower, v->device, v->buckets);

@@ -36,7 +36,8 @@ struct vision {
     struct tape *tapes[VISION_MOST_BUCKETS];
     struct tower_parts tape_parts; // the same for all
     bool exact;
-    bool times_parts;          // measure them apart also where that means to wait for the device
+    bool times_parts; // measure them apart also where that means to wait for the device
+    bool invariant;
     uint32_t bucket, n_played; // of what was begun: its tape, and the commands that were played
     uint32_t n_step_tiles;     // what the step on the device is for; 0: nothing
     struct vision_times times;

@@ -70,7 +70,7 @@ struct gemm_params {
     DEVICE_AT(const f32) norm;       // [n_cols], or none
     DEVICE_AT(const f32) add;        // as out[0]
     DEVICE_AT(const u8) packed_mma;  // activations in the form that the many-row kernels read
-    DEVICE_AT(const u8) packed_int8; // the same for gemm_int8
+    DEVICE_AT(const u8) packed_int8; // the same for gemm_int8, or gemm_staged_int8
     DEVICE_AT(const f32) squares;    // of rows in it that lack the norm's factor, [n_cols / 32][8]; or none
     DEVICE_AT(const u8) packed_bf16; // the same for gemm_hopper's tiles of weights
     struct packed_out packed_out;    // gemm_hopper: bf16; gemm_int8: int8, of EPILOGUE_LINEAR
@@ -130,15 +130,15 @@ SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes) // of a plane, in 
 struct gemm_plan {
     struct gemm_params params;
     u64 work, work_bytes;
-    u32 exact;
+    u32 exact, adds; // adds: to the sums, whether or not params.add has a place yet
 };
 void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product);
 // Whether a product of this tape's rows can store k and v in such pages; else EPILOGUE_QKV, then rope_store.
 bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages);
 
-// For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own
-// result in such a form?
-extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_packing_mma, gemm_packing_rows;
+// For tape_seal: the form in which a product reads its rows, or NULL; can it write its result in a form?
+extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_packing_mma, gemm_packing_rows,
+    gemm_packing_int8_tiles, gemm_packing_int8_wide;
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
 bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
                           const struct tape_packing *packing);

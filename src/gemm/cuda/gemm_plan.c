@@ -40,6 +40,10 @@ static bool fits_tma(const struct gemm_choice *c)
            (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
            gemm_tma_fits(c->plan, &c->product->params, c->m);
 }
+static bool fits_staged_int8(const struct gemm_choice *c)
+{
+    return varies(c) && !is_exact(c) && gemm_staged_int8_fits(c->plan, &c->product->params, c->m);
+}
 static bool fits_int8(const struct gemm_choice *c)
 {
     return gemm_int8_fits(c->plan, c->format, c->max_rows, c->n_cols);
@@ -57,6 +61,7 @@ static bool fits_int8_without_hopper(const struct gemm_choice *c)
 #define FORMAT_BIT(NAME, name, with) 1u << QUANT_##NAME |
 enum {
     F32 = 1u << QUANT_F32,
+    Q8_0 = 1u << QUANT_Q8_0,
     HALVES = QUANT_HALF_FORMATS(FORMAT_BIT, ) 0,
     ALL = QUANT_FORMATS(FORMAT_BIT, ) 0
 };
@@ -70,6 +75,7 @@ static const struct gemm_rule {
 } rules[] = {
     // kernel            rows          weights  when                       what it is
     { KERNEL_GEMM_TMA,   1,  ANY_ROWS, ALL,    fits_tma },                 // bf16, TMA tiles: wgmma (Hopper)
+    { KERNEL_GEMM_STAGED_INT8, PACKED_TILE_ROWS + 1, ANY_ROWS, Q8_0, fits_staged_int8 }, // int8 wgmma (Hopper)
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, F32,    NULL },                     // fp32 sums, row by row
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, HALVES, is_exact },
     { KERNEL_GEMV_PLAIN, 1,  ANY_ROWS, HALVES, has_odd_width },
@@ -154,6 +160,9 @@ static void launch_part(struct cuda_plan *p, struct adapted_params *adapted, str
     switch (part.kernel) {
     case KERNEL_GEMM_TMA: // gemm_tma.cu, and gemm_cluster.cu
         gemm_tma_launch(p, params, part);
+        break;
+    case KERNEL_GEMM_STAGED_INT8: // gemm_staged_int8.cu
+        gemm_staged_int8_launch(p, &(struct cluster_params){ .tiles.pairs = *params }, part.max_rows);
         break;
     case KERNEL_GEMM_INT8: // gemm_int8.cu
         gemm_int8_launch(p, params, part);

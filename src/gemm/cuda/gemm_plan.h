@@ -4,6 +4,7 @@
 #pragma once
 #include "base/divide.h"
 #include "device/fuse.h"
+#include "gemm/cuda/cluster/cluster_params.h"
 #include "gemm/cuda/gemm_adapters.h"
 #include "gemm/cuda/gemm_kernels.h"
 #include "gemm/cuda/gemm_params.h"
@@ -17,7 +18,8 @@ enum gemm_kernel { // families of kernels
     KERNEL_GEMM_INT8,
     KERNEL_GEMM_FEW,
     KERNEL_GEMM_MANY, // gemm_hopper, where there is one
-    KERNEL_GEMM_TMA   // gemm_cluster too
+    KERNEL_GEMM_TMA,  // gemm_cluster too
+    KERNEL_GEMM_STAGED_INT8
 };
 
 struct gemm_part { // the pairs of one launch have one format
@@ -49,3 +51,10 @@ bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, 
 bool gemm_hopper_fits(const struct cuda_plan *p, u32 format, u32 n_cols);
 void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part);
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
+
+// plan_staged_int8.c: whether gemm_staged_int8 supports matrix m; how it reads its rows; whether it can write
+// its result so.
+bool gemm_staged_int8_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m);
+const struct tape_packing *gemm_staged_int8_reads(const struct gemm_plan *product);
+bool gemm_staged_int8_packs(const struct gemm_params *params, const struct tape_packing *packing);
+void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *params, u32 max_rows);

@@ -6,6 +6,7 @@
 //                    [128 rows][64 columns] for gemm_many, gemm_hopper
 //   pack_int8        int8, a scale for each 32 columns                 a row, or a part of one without a norm
 //   pack_int8_split  the same for up to 8 rows, norm factor left out   128 threads, a part of a row
+//   pack_int8_tiles  int8 in tiles, a scale for each 64 columns        8 times 128 columns of a row
 //   pack_bf16        bf16 in the columns' own order, the same tiles    rows in turn, prefetched
 //
 // 16-byte words of a 128-byte line are swizzled by the row, as wgmma and ldmatrix read them without bank
@@ -14,6 +15,7 @@
 // (epilogue_pack.cuh); tape_seal decides that.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/gemm_params.h"
+#include "gemm/cuda/int8_tiles.cuh"
 #include "gemm/cuda/row_int8.cuh"
 
 enum { PACK_MMA_THREADS = 256 };
@@ -327,4 +329,15 @@ extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS)
             put_bf16(p, row, i, load_eight(in, i, n),
                      p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(PACK_TILES_THREADS)
+    pack_int8_tiles(const __grid_constant__ struct packing_params p)
+{
+    u32 row = blockIdx.x, column = (blockIdx.y * PACK_TILES_THREADS + threadIdx.x) * 4;
+
+    wait_for_inputs();
+    if (row < n_rows_of(p.step, p.rows) && column < p.n_cols) // for a whole warp
+        put_int8_chunk(p.out, p.n_cols, row, column, *(const float4 *)(p.in + (u64)row * p.n_cols + column),
+                       p.wide);
 }

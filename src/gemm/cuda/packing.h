@@ -13,6 +13,7 @@ enum {
     PACKED_INT8_BYTES = 256 + 64,
     PACK_INT8_THREADS = 1024,
     PACK_SPLIT_THREADS = 128,
+    PACK_TILES_THREADS = 256,
     PACK_SPLIT_COLUMNS = 8 * PACK_SPLIT_THREADS
 };
 
@@ -27,7 +28,36 @@ SHARED_INLINE u32 packed_mma_column(u32 c)
     return c / 128 * 128 + (c / 4 % 4 * 2 + c / 16 % 2) * 16 + c % 2 * 8 + c / 32 % 4 * 2 + c / 2 % 2;
 }
 
-struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf16
+// PACKING_INT8_TILES: [rows / 128][n_cols / 128] chunks of [128 rows][128 columns], 16-byte words of a line
+// swizzled by the row, then [2][128 rows] fp32 scales, each of 64 columns of a row. PACKING_INT8_WIDE: both
+// scales of a row are alike.
+enum {
+    INT8_CHUNK_COLUMNS = 128,
+    INT8_SCALE_COLUMNS = 64,
+    INT8_CHUNK_NUMBERS = PACKED_TILE_ROWS * INT8_CHUNK_COLUMNS,
+    INT8_CHUNK_SCALES = PACKED_TILE_ROWS * INT8_CHUNK_COLUMNS / INT8_SCALE_COLUMNS * 4,
+    INT8_CHUNK_BYTES = INT8_CHUNK_NUMBERS + INT8_CHUNK_SCALES
+};
+SHARED_INLINE u64 int8_chunk_at(u32 row, u32 column, u32 n_cols)
+{
+    return ((u64)(row / PACKED_TILE_ROWS) * (n_cols / INT8_CHUNK_COLUMNS) + column / INT8_CHUNK_COLUMNS) *
+           INT8_CHUNK_BYTES;
+}
+SHARED_INLINE u64 int8_tiles_bytes(u32 max_rows, u32 n_cols)
+{
+    return int8_chunk_at(max_rows + PACKED_TILE_ROWS - 1, 0, n_cols);
+}
+SHARED_INLINE u32 int8_number_at(u32 row, u32 column) // in its chunk
+{
+    return row % PACKED_TILE_ROWS * INT8_CHUNK_COLUMNS + (column / 16 % 8 ^ row % 8) * 16 + column % 16;
+}
+SHARED_INLINE u32 int8_scale_at(u32 row, u32 column)
+{
+    return INT8_CHUNK_NUMBERS +
+           (column / INT8_SCALE_COLUMNS % 2 * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 4;
+}
+
+struct packing_params { // of pack_mma, pack_int8, pack_int8_split, pack_bf16, pack_int8_tiles
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) norm;
@@ -37,7 +67,7 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
     u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of PACKED_TILE_ROWS, for
                // shared memory
     f32 eps;
-    u32 reserved;
+    u32 wide; // pack_int8_tiles: PACKING_INT8_WIDE
 };
 
 // Do tiles with the same activations follow each other, or those with the same weights? What is larger is

@@ -5,6 +5,7 @@
 //     then for each row its fp32 scale
 //         (two low bits zero) and two 16-bit sums of 16 numbers each; with a norm, behind them fp32 sums of
 //           squares [columns / 32][8]
+//   int8 tiles [rows / 128][columns / 128] chunks, see packing.h
 //   bf16 [rows / 128][columns / 64] tiles of [128 rows][64 columns], 16-byte words of a line swizzled by the
 //     row: word w lies at w ^ row % 8
 //   bf16 mma   the same, the columns of each 128 in the order of packed_mma_column
@@ -137,6 +138,51 @@ static void mma_unpack(const void *packed, const struct packed_rows *to)
                 quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, packed_mma_column(i)));
 }
 
+static uint64_t tiles_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
+{
+    CHECK(!norm);
+    return int8_tiles_bytes(max_rows, n_cols);
+}
+
+// columns: that have one scale.
+static void pack_tiles(const struct packed_rows *from, uint32_t columns, void *packed)
+{
+    for (uint32_t row = 0; row < from->n_rows; row++)
+        for (uint32_t c = 0; c < from->n_cols; c += columns) {
+            const float *v = from->rows + (size_t)row * from->n_cols + c;
+            unsigned char *chunk = (unsigned char *)packed + int8_chunk_at(row, c, from->n_cols);
+            float top = 0;
+            for (uint32_t i = 0; i < columns; i++)
+                top = isnan(top) || isnan(v[i]) ? NAN : fmaxf(top, fabsf(v[i]));
+            float scale = top < 3e38f ? top / 127 : NAN,
+                  inverse = top > 1e-36f && top < 3e38f ? 127 / top : 0;
+            for (uint32_t i = 0; i < columns; i++)
+                chunk[int8_number_at(row, c + i)] =
+                    (unsigned char)(int8_t)(inverse > 0 ? rintf(v[i] * inverse) : 0);
+            for (uint32_t i = 0; i < columns; i += INT8_SCALE_COLUMNS)
+                memcpy(chunk + int8_scale_at(row, c + i), &scale, sizeof scale);
+        }
+}
+static void int8_tiles_pack(const struct packed_rows *from, void *packed)
+{
+    pack_tiles(from, INT8_SCALE_COLUMNS, packed);
+}
+static void int8_wide_pack(const struct packed_rows *from, void *packed)
+{
+    pack_tiles(from, INT8_CHUNK_COLUMNS, packed);
+}
+
+static void tiles_unpack(const void *packed, const struct packed_rows *to)
+{
+    for (uint32_t row = 0; row < to->n_rows; row++)
+        for (uint32_t c = 0; c < to->n_cols; c++) {
+            const unsigned char *chunk = (const unsigned char *)packed + int8_chunk_at(row, c, to->n_cols);
+            float scale;
+            memcpy(&scale, chunk + int8_scale_at(row, c), sizeof scale);
+            to->rows[(size_t)row * to->n_cols + c] = (float)(int8_t)chunk[int8_number_at(row, c)] * scale;
+        }
+}
+
 static uint64_t rows_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
 {
     CHECK(!norm);
@@ -159,3 +205,6 @@ const struct tape_packing gemm_packing_int8 = { "int8", int8_bytes, int8_pack, i
 const struct tape_packing gemm_packing_bf16 = { "bf16", bf16_bytes, bf16_pack, bf16_unpack };
 const struct tape_packing gemm_packing_mma = { "bf16 mma", bf16_bytes, mma_pack, mma_unpack };
 const struct tape_packing gemm_packing_rows = { "bf16 rows", rows_bytes, rows_pack, rows_unpack };
+const struct tape_packing gemm_packing_int8_tiles = { "int8 tiles", tiles_bytes, int8_tiles_pack,
+                                                      tiles_unpack };
+const struct tape_packing gemm_packing_int8_wide = { "int8 wide", tiles_bytes, int8_wide_pack, tiles_unpack };

@@ -24,6 +24,7 @@ static u32 forms_of(const struct cuda_plan *p, const struct gemm_plan *product)
 {
     static const u32 reads[] = { [KERNEL_GEMM_INT8] = 1 << PACKING_INT8,
                                  [KERNEL_GEMM_TMA] = 1 << PACKING_BF16,
+                                 [KERNEL_GEMM_STAGED_INT8] = 1 << PACKING_INT8_TILES,
                                  [KERNEL_GEMM_FEW] = 1 << PACKING_MMA,
                                  [KERNEL_GEMM_MANY] = 1 << PACKING_MMA };
     u32 forms = 0;
@@ -58,6 +59,8 @@ const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const st
         return &gemm_packing_mma;
     if (forms == 1 << PACKING_BF16 && params->n_cols % 128 == 0 && !gemm_wants_vendor(p, product))
         return &gemm_packing_bf16;
+    if (forms == 1 << PACKING_INT8_TILES && !gemm_wants_vendor(p, product))
+        return gemm_staged_int8_reads(product);
     return forms == 1 << PACKING_INT8 ? &gemm_packing_int8 : NULL;
 }
 
@@ -71,6 +74,9 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
 
     if (params->rows != ROWS_STEP || gemm_wants_vendor(p, product))
         return false;
+    if (kernel == KERNEL_GEMM_STAGED_INT8 || packing == &gemm_packing_int8_tiles ||
+        packing == &gemm_packing_int8_wide)
+        return kernel == KERNEL_GEMM_STAGED_INT8 && gemm_staged_int8_packs(params, packing);
     if (packing == &gemm_packing_int8)
         return params->mode == EPILOGUE_LINEAR && kernel == KERNEL_GEMM_INT8 && gemm_int8_packs(p, params);
     return hopper && !params->add && params->out_stride[0] % 2 == 0 &&
@@ -95,10 +101,12 @@ struct packed_out gemm_packed_out(const struct cuda_plan *p, u32 out)
                                 .squares = o->norm
                                                ? address_of(o) + packing_int8_bytes(p->tape.max_rows, n_cols)
                                                : 0,
-                                .form = o->packing == &gemm_packing_bf16   ? PACKING_BF16
-                                        : o->packing == &gemm_packing_mma  ? PACKING_MMA
-                                        : o->packing == &gemm_packing_rows ? PACKING_BF16_ROWS
-                                                                           : PACKING_INT8,
+                                .form = o->packing == &gemm_packing_bf16         ? PACKING_BF16
+                                        : o->packing == &gemm_packing_int8_tiles ? PACKING_INT8_TILES
+                                        : o->packing == &gemm_packing_int8_wide  ? PACKING_INT8_WIDE
+                                        : o->packing == &gemm_packing_mma        ? PACKING_MMA
+                                        : o->packing == &gemm_packing_rows       ? PACKING_BF16_ROWS
+                                                                                 : PACKING_INT8,
                                 .n_cols = n_cols };
 }
 
@@ -168,6 +176,19 @@ static void launch_bf16(struct cuda_plan *p, struct gemm_params *params, struct 
         packing, sizeof *packing);
 }
 
+static void launch_int8_tiles(struct cuda_plan *p, struct gemm_params *params, struct packing_params *packing,
+                              struct packing_room *room)
+{
+    u32 max_rows = gemm_max_rows(p, params);
+
+    packing->out = params->packed_int8 = take_room(p, room, int8_tiles_bytes(max_rows, params->n_cols));
+    cuda_launch_add(p, "pack_int8_tiles",
+                    (struct cuda_shape){ { max_rows, divide_up(params->n_cols, 4 * PACK_TILES_THREADS), 1 },
+                                         PACK_TILES_THREADS,
+                                         0 },
+                    packing, sizeof *packing);
+}
+
 static void read_packed(const struct operand *packed, struct gemm_params *params)
 {
     if (packed->packing == &gemm_packing_bf16)
@@ -191,7 +212,8 @@ void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, s
                                       .packed_cols = params->packed_cols,
                                       .rows = params->rows,
                                       .tiled = gemm_max_rows(p, params) <= FEW_ROWS || p->tape.invariant,
-                                      .eps = params->eps };
+                                      .eps = params->eps,
+                                      .wide = gemm_staged_int8_reads(product) == &gemm_packing_int8_wide };
 
     if (packed)
         read_packed(packed, params);
@@ -199,6 +221,8 @@ void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, s
         launch_mma(p, params, &packing, &room);
     if (forms & 1 << PACKING_INT8)
         launch_int8(p, params, &packing, &room);
+    if (forms & 1 << PACKING_INT8_TILES)
+        launch_int8_tiles(p, params, &packing, &room);
     if (forms & 1 << PACKING_BF16)
         launch_bf16(p, params, &packing, &room);
     params->partial = room.private_at;

@@ -480,6 +480,18 @@ static struct rows_tile joined_tile_of(const struct cuda_plan *p, const struct g
     return tile.weights > 0 && all.w[0].n_rows % tile.weights == 0 ? tile : none;
 }
 
+static bool joins_int8(const struct cuda_plan *p, const struct gemm_plan *products, u32 n)
+{
+    bool joins = !gemm_wants_vendor(p, products) && products[0].params.w[0].n_rows % STAGED_INT8_WEIGHTS == 0;
+
+    for (u32 m = 0; m < n; m++)
+        joins = joins && gemm_kernel_of(p, &products[m], 0) == KERNEL_GEMM_STAGED_INT8 &&
+                products[m].params.packed_out.at &&
+                products[m].params.packed_out.form == products[0].params.packed_out.form &&
+                products[m].params.w[0].n_rows == products[0].params.w[0].n_rows;
+    return joins;
+}
+
 bool gemm_launch_joined(struct cuda_plan *p, const struct gemm_plan *products, u32 n)
 {
     u32 max_rows = gemm_max_rows(p, &products[0].params);
@@ -487,17 +499,25 @@ bool gemm_launch_joined(struct cuda_plan *p, const struct gemm_plan *products, u
     struct cluster_params params = { .tiles.pairs = products[0].params, .end_row = max_rows };
     struct gemm_params *all = &params.tiles.pairs;
 
-    if (tile.weights == 0)
+    bool is_int8 = joins_int8(p, products, n);
+    if (tile.weights == 0 && !is_int8)
         return false;
     params.matrix_pairs = all->w[0].n_rows / 2;
     all->n_pairs = n * params.matrix_pairs;
     all->packed_cols = divide_up(all->n_cols, 128) * 128;
     gemm_packing_launch(p, products, all);
     for (u32 m = 0; m < n; m++) {
-        plan_rows_view(p, &products[m].params, tile.weights, &params.tiles.w[m]);
+        if (!is_int8)
+            plan_rows_view(p, &products[m].params, tile.weights, &params.tiles.w[m]);
+        all->w[m] = products[m].params.w[0];
+        all->out[m] = products[m].params.out[0];
+        all->out_stride[m] = products[m].params.out_stride[0];
         params.packed_at[m] = products[m].params.packed_out.at;
         all->bias[m] = products[m].params.bias[0];
     }
-    cuda_launch_add(p, tile.kernel, rows_shape(tile), &params, sizeof params);
+    if (is_int8)
+        gemm_staged_int8_launch(p, &params, max_rows);
+    else
+        cuda_launch_add(p, tile.kernel, rows_shape(tile), &params, sizeof params);
     return true;
 }

@@ -39,7 +39,9 @@ struct weight_planes weight_layout_of(const struct cuda_plan *p, u32 operand)
     const struct weight *w = cuda_weight(p, operand);
     struct weight_planes planes = { 0 };
 
-    if (w)
+    if (w) {
         weight_layout_place(&planes, cuda_at(p, operand), w->format, w->n_rows, w->n_cols);
+        planes.row_scales = w->layout == LAYOUT_ROW_SCALES;
+    }
     return planes;
 }

@@ -34,8 +34,8 @@ struct weight_planes {
     DEVICE_AT(const u8) scales;
     DEVICE_AT(const u8) deltas;
     u32 n_rows, n_cols;
-    u32 format; // enum quant
-    u32 reserved;
+    u32 format;     // enum quant
+    u32 row_scales; // Q8_0: all scales of a row are alike
 };
 STATIC_ASSERT(sizeof(struct weight_planes) == 48);
 

@@ -75,6 +75,17 @@ WGMMA_ROWS(168, 21, N80 ",%80,%81,%82,%83", D84, 84, 85, 86)
 WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
 WGMMA_ROWS(192, 24, N80 T10(8) ",%90,%91,%92,%93,%94,%95", D96, 96, 97, 98)
 
+// Of int8: 64 rows of activations by 128 weight rows, 32 columns, which are as many bytes as 16 of bf16.
+#define I4(i)  "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
+#define I16(i) I4(i), I4(i + 1), I4(i + 2), I4(i + 3)
+static __device__ __forceinline__ void wgmma(i32 (&d)[16][4], u64 rows, u64 of_weights, u32 more)
+{
+    asm volatile("{\n\t.reg .pred more;\n\tsetp.ne.b32 more, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {" N64 "}, %64, %65, more;\n\t}"
+                 : I16(0), I16(4), I16(8), I16(12)
+                 : "l"(rows), "l"(of_weights), "r"(more));
+}
+
 // Weights in registers.
 #define WGMMA_REGISTERS(rows, sums, names, D, a, b, c, e, f)                                          \
     static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], const u32(&w)[4], u64 activations) \
@@ -104,6 +115,10 @@ static __device__ __forceinline__ void wgmma_fence()
 static __device__ __forceinline__ void wgmma_fence(u32 (&a)[4][4])
 {
     asm volatile("wgmma.fence.sync.aligned;" : A4(0), A4(1), A4(2), A4(3)::"memory");
+}
+static __device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Commits a group of products and waits for the group before.
 static __device__ __forceinline__ void wgmma_order()

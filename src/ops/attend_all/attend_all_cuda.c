@@ -13,6 +13,11 @@ bool attend_all_packs(const struct cuda_plan *p)
            args->reach == 0 && args->scale > 0 && !p->tape.exact;
 }
 
+bool attend_all_packs_int8(const struct cuda_plan *p)
+{
+    return ((const struct attend_all_args *)p->command->args)->head_dim == INT8_SCALE_COLUMNS;
+}
+
 // Those of q, k and v that come as fp32 go through the tape's private memory.
 static void find_halves(struct cuda_plan *p, struct attend_all_params *params)
 {

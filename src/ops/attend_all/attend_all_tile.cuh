@@ -17,6 +17,7 @@
 #pragma once
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
+#include "gemm/cuda/int8_tiles.cuh"
 #include "ops/attend_all/attend_all_cuda.h"
 
 static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
@@ -108,6 +109,9 @@ template <u32 D, u32 KEYS = ALL_TILE_KEYS> struct all_rows {
         f32 sum = row_sum[which];
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
+        if constexpr (D == INT8_SCALE_COLUMNS)
+            if (p.packed_out.form == PACKING_INT8_TILES)
+                put_int8(row, exists, which, 1 / sum);
         if (!exists)
             return;
         u32 column = head * D + threadIdx.x % 4 * 2;
@@ -117,9 +121,31 @@ template <u32 D, u32 KEYS = ALL_TILE_KEYS> struct all_rows {
             float2 v = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
             if (to)
                 *(float2 *)(to + n * 8) = v;
-            if (p.packed_out.at)
+            if (p.packed_out.at && p.packed_out.form != PACKING_INT8_TILES)
                 pack_put(p.packed_out, row, column + n * 8, v.x, v.y);
         }
+    }
+
+    // A head's row has one scale.
+    __device__ __forceinline__ void put_int8(u32 row, bool exists, u32 which, f32 factor) const
+    {
+        u32 column = head * D;
+        u8 *chunk = p.packed_out.at + int8_chunk_at(row, column, p.packed_out.n_cols);
+        f32 top = 0;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++)
+            top = int8_higher(int8_higher(top, out[n][2 * which]), out[n][2 * which + 1]);
+        top = int8_highest<4>(top) * factor;
+        f32 inverse = int8_inverse(top) * factor;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n += 2) {
+            const f32 *a = &out[n][2 * which], *b = &out[n + 1][2 * which];
+            u32 word = int8_word(int8_two(a[0], a[1], inverse), int8_two(b[0], b[1], inverse));
+            if (exists)
+                *(u32 *)(chunk + int8_number_at(row, column + 8 * n + int8_word_column())) = word;
+        }
+        if (exists && threadIdx.x % 4 == 0)
+            *(f32 *)(chunk + int8_scale_at(row, column)) = int8_scale(top);
     }
 };
 

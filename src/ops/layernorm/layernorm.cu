@@ -11,6 +11,7 @@
 // Reduction: warp shuffles, or through shared memory. No pipeline, no epilogue.
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
+#include "gemm/cuda/int8_tiles.cuh"
 #include "ops/layernorm/layernorm_cuda.h"
 
 // FOURS: of columns, that a lane keeps.
@@ -48,7 +49,10 @@ template <u32 FOURS> static __device__ __forceinline__ void layernorm_rows(const
                                    v[i].z * factor * s.z + b.z, v[i].w * factor * s.w + b.w);
             if (p.out)
                 out[lane + 32 * i] = y;
-            if (p.packed_out.at) {
+            if (p.packed_out.form >= PACKING_INT8_TILES) { // all lanes are here
+                put_int8_chunk(p.packed_out.at, p.packed_out.n_cols, row, 4 * (lane + 32 * i), y,
+                               p.packed_out.form == PACKING_INT8_WIDE);
+            } else if (p.packed_out.at) {
                 __nv_bfloat162 *packed =
                     (__nv_bfloat162 *)packed_place(p.packed_out, row, 4 * (lane + 32 * i));
                 packed[0] = __floats2bfloat162_rn(y.x, y.y);

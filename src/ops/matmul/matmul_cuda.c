@@ -20,6 +20,7 @@ struct gemm_plan matmul_gemm(const struct cuda_plan *p)
         .work = cuda_at(p, MATMUL_WORK),
         .work_bytes = p->command->operands[MATMUL_WORK].bytes,
         .exact = args->exact,
+        .adds = p->command->operands[MATMUL_ADD].bytes > 0,
     };
 }
 

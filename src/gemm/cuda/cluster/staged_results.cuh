@@ -108,6 +108,11 @@ template <class K> struct staged_results {
     __device__ __forceinline__ void load_bias(float2 (&bias)[BATCH], const struct staged_place &w,
                                               u32 eight) const
     {
+        if constexpr (K::column_bytes == 1) { // the bias is in the sums; x + -0 is x
+            for (u32 i = 0; i < BATCH; i++)
+                bias[i] = make_float2(-0.0f, -0.0f);
+            return;
+        }
         const f32 *from = t.pairs.bias[w.matrix] + w.column + threadIdx.x % 4 * 2;
 #pragma unroll
         for (u32 i = 0; i < BATCH; i++) {
