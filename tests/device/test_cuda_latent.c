@@ -1,5 +1,6 @@
 // test_cuda_latent.c - the CUDA kernels of attention in a latent space against their plain loops: sizes of
 // real models and odd ones, pages of every format, one row to many, pasts that are split, modes.
+#define SIDES_PAGES 96
 #include "device/cuda_sides.h"
 #include "ops/latent_sides.h"
 
@@ -193,7 +194,7 @@ static void keys_and_queries_in_one(void **state)
 // and such that are split.
 static void blocks_of_one_row(void **state)
 {
-    static const uint32_t pasts[] = { 0, 15, 16, 40, 100, 127, 128, 300, 470, 600 };
+    static const uint32_t pasts[] = { 0, 15, 16, 40, 100, 127, 128, 300, 470, 600, 1400 };
     static const struct {
         enum quant format;
         uint32_t key, latent, n_heads, n_cols;

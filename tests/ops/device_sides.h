@@ -49,7 +49,10 @@ struct side {
     struct pages pages; // where an operation has some
 };
 
-enum { SLOTS = 4, MAX_PAGES = 40, VOCABULARY = 47 };
+#if !defined SIDES_PAGES // of a sequence
+#define SIDES_PAGES 40
+#endif
+enum { SLOTS = 4, MAX_PAGES = SIDES_PAGES, VOCABULARY = 47 };
 
 static struct buffer *side_buffer(struct side *s, uint64_t bytes)
 {

@@ -549,13 +549,18 @@ static __device__ __forceinline__ void attend(const struct latent_block_params &
     publish_split<S>(p, j, state);
 }
 
-// What split `lane` weighs in a head's attended latent. sums: its maximum and total.
-static __device__ __forceinline__ f32 split_weight(uint2 sums, u32 n_splits)
+// What splits `lane` and `lane` + 32 weigh in a head's attended latent. sums: their maxima and totals.
+static __device__ __forceinline__ void split_weights(const uint2 (&sums)[2], f32 (&weights)[2])
 {
-    bool exists = threadIdx.x % 32 < n_splits;
-    f32 most = exists ? __uint_as_float(sums.x) : -INFINITY_F32, weight = exp2f(most - warp_max(most));
+    f32 most = warp_max(fmaxf(__uint_as_float(sums[0].x), __uint_as_float(sums[1].x))), total = 0;
 
-    return weight / warp_sum(exists ? __uint_as_float(sums.y) * weight : 0);
+    for (u32 i = 0; i < 2; i++) {
+        weights[i] = exp2f(__uint_as_float(sums[i].x) - most);
+        total += __uint_as_float(sums[i].y) * weights[i];
+    }
+    total = warp_sum(total);
+    for (u32 i = 0; i < 2; i++)
+        weights[i] /= total;
 }
 
 // The attended latent of the block's head, of all splits, to int8: a number a thread.
@@ -563,21 +568,27 @@ static __device__ __forceinline__ void take_attended(const struct latent_block_p
                                                      const struct block_job &j, const struct row_int8 &x)
 {
     const u32 *parts = part_words(p, 0, j.head), *at = parts + threadIdx.x;
-    u32 stride = p.args.absorb.n_heads * PART_WORDS, lane = threadIdx.x % 32;
-    f32 sum = 0;
-    uint2 sums = make_uint2(~0u, ~0u);
+    const u32 stride = p.args.absorb.n_heads * PART_WORDS, lane = threadIdx.x % 32;
+    const uint2 none = make_uint2(__float_as_uint(-INFINITY_F32), 0x80000000u); // a total of -0
+    uint2 sums[2] = { none, none };
+    f32 sum = 0, weights[2];
+    bool all;
 
-    static_assert(BLOCK_THREADS == LATENT_VALUE, "");
+    static_assert(BLOCK_THREADS == LATENT_VALUE && BLOCK_SPLITS <= 64 && 32 % AT_ONCE == 0, "");
     // these first: polls of all parts by all blocks delay what they wait for
-    do
-        if (lane < j.n_splits)
-            sums = load_two(parts + lane * stride + LATENT_VALUE);
-    while (__any_sync(~0u, !sums.x || !sums.y));
-    f32 weight = split_weight(sums, j.n_splits);
+    do {
+        all = true;
+        for (u32 i = 0; i < 2; i++)
+            if (lane + 32 * i < j.n_splits) {
+                sums[i] = load_two(parts + (lane + 32 * i) * stride + LATENT_VALUE);
+                all = all && sums[i].x && sums[i].y;
+            }
+    } while (!__all_sync(~0u, all));
+    split_weights(sums, weights);
 #pragma unroll 1
     for (u32 split = 0; split < j.n_splits; split += AT_ONCE) {
+        f32 weight = split < 32 ? weights[0] : weights[1];
         u32 v[AT_ONCE];
-        bool all;
         do {
             all = true;
 #pragma unroll
@@ -636,6 +647,21 @@ static __device__ __forceinline__ void prefetch_norms(const struct latent_block_
         asm volatile("prefetch.global.L2 [%0];" ::"l"(p.kv_norm + line));
 }
 
+// The pages of the block's split, to the L2 cache: `attend` loads one ahead, which is too late for memory.
+template <class S>
+static __device__ __forceinline__ void prefetch_past(const struct latent_block_params &p, const u32 *table,
+                                                     const struct block_job &j)
+{
+    const u32 page_bytes = page_head_bytes(S::format, LATENT_KEY), lines = (page_bytes + 127) / 128;
+    u32 n = j.split < j.n_splits ? (j.end - j.first) * lines : 0;
+
+#pragma unroll 1
+    for (u32 i = threadIdx.x; i < n; i += BLOCK_THREADS) {
+        const u8 *page = (const u8 *)p.attend.k_pages + (u64)table[j.first + i / lines] * page_bytes;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(page + i % lines * 128));
+    }
+}
+
 template <u32 F, u32 KV>
 static __device__ __forceinline__ void latent_block(const struct latent_block_params &p)
 {
@@ -661,6 +687,7 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
     j.head = blockIdx.x / p.head_blocks;
     j.part = blockIdx.x - j.head * p.head_blocks;
     split_past(p, r.position, j);
+    prefetch_past<S>(p, r.table, j);
 #pragma unroll 1
     for (u32 product = 0; product < BLOCK_N_PRODUCTS; product++) {
         if (requests && product + 1 < BLOCK_N_PRODUCTS)

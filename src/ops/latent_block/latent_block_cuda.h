@@ -7,7 +7,7 @@
 
 enum {
     BLOCK_THREADS = LATENT_FEW_THREADS,
-    BLOCK_SPLITS = 32, // of a past
+    BLOCK_SPLITS = 64, // of a past; two a lane
     BLOCK_STATE = 9728 // bytes of shared memory
 };
 
