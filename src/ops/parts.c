@@ -23,7 +23,8 @@ STATIC_ASSERT(ATTEND_BLOCK_N_PARTS <= MOST_PARTS && DELTA_N_PARTS <= MOST_PARTS 
 
 uint32_t parts_of(const struct command *whole, struct command parts[MOST_PARTS])
 {
-    const struct whole *w = &wholes[whole->op];
+    static const struct whole none = { 0 };
+    const struct whole *w = whole->op < N_OPS ? &wholes[whole->op] : &none; // borders are no operations
 
     if (w->n_parts)
         w->parts(whole, parts);

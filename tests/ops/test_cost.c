@@ -192,6 +192,22 @@ static void a_block_counts_the_pages_of_its_parts(void **state)
     bench_close(&b);
 }
 
+// What a device waits for at a border is no operation.
+static void borders_cost_nothing(void **state)
+{
+    static const uint16_t ops[] = { TAPE_TELL, TAPE_ALL_GATHER, TAPE_ALL_REDUCE, TAPE_BORDER };
+    struct bench b;
+
+    (void)state;
+    bench_open(&b, &plain, limits);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        struct command c = { .op = ops[i] };
+        struct cost cost = cost_of_command(b.tape, &c, bench_step(&b));
+        assert_true(cost_bytes(&cost) == 0 && cost.operations == 0);
+    }
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +218,7 @@ int main(void)
         cmocka_unit_test(attention_counts_pairs_and_reads_each_sequence_once),
         cmocka_unit_test(experts_are_read_by_how_many_rows_choose),
         cmocka_unit_test(a_block_counts_the_pages_of_its_parts),
+        cmocka_unit_test(borders_cost_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
