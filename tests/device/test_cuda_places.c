@@ -15,7 +15,7 @@ static struct ingot_engine_options found_options(const char *model)
     o.model = model;
     o.n_sequences = 1;
     o.speculate = INGOT_SPECULATE_OFF;
-    o.n_batch = 64; // probes are shorter
+    o.n_batch = 64;  // probes are shorter
     o.n_threads = 1; // two can be faster than the fake driver's calls, and then have all
     return o;
 }
