@@ -25,49 +25,12 @@ template <u32 WEIGHTS, u32 MODE, bool PACKED> struct staged_kernel {
 
 template <class K> static __device__ __forceinline__ void gemm_staged(const struct cluster_params &c)
 {
-    const struct tiles_params &t = c.tiles;
-    extern __shared__ __align__(1024) unsigned char shared[];
-    struct pipe<K> pipe = {
-        0
-    };
-    u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-
-    pipe.data = shared_address(shared);
-    u32 rooms = pipe.data + K::n_stages * K::stage_bytes,
-        sums_ready = rooms + STAGED_WARPS * WARP_ROWS * K::pitch;
-    u32 loaded = sums_ready + 8;
-    pipe.full = loaded + 8 * STAGED_WARPS;
-    pipe.empty = pipe.full + 8 * K::n_stages;
-    struct cluster_scheduler &w =
-        *(struct cluster_scheduler *)(shared + (pipe.empty + 8 * K::n_stages - pipe.data));
-    if (warp == STAGED_WARPS && elect_one()) {
-        prefetch_view(&t.w[0]);
-        for (u32 i = 0; i < K::n_stages; i++) {
-            barrier_begin(pipe.full + 8 * i, 1);
-            barrier_begin(pipe.empty + 8 * i, K::couple * K::consumers / 32);
-        }
-        for (u32 i = 0; i < STAGED_WARPS; i++)
-            barrier_begin(loaded + 8 * i, 1);
-        barrier_begin(sums_ready, K::consumers);
-        show_barriers();
-        w = tile_scheduler_of<K>(c);
-        if (first_tile() < w.n_tiles)
-            copy_early(c, pipe, w);
-    }
-    cluster_sync();
-    if (warp >= STAGED_WARPS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (warp == STAGED_WARPS && elect_one())
-            produce<K>(c, pipe, w);
-        else
-            wait_for_inputs();
-        cluster_sync();
-    } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume_ping_pong<K>(
-            t, w, pipe, sums_ready,
-            staged_results<K>{ c, t, rooms + warp * WARP_ROWS * K::pitch, loaded + 8 * warp, 0 });
-    }
+    run_staged<K, 8>(
+        c, [](u32 sums_ready) { barrier_begin(sums_ready, K::consumers); },
+        [&](const struct cluster_scheduler &w, const struct pipe<K> &pipe, u32, u32 sums_ready,
+            const struct staged_results<K> &results) {
+            consume_ping_pong<K>(c.tiles, w, pipe, sums_ready, results);
+        });
 }
 
 #define GEMM_STAGED(name, N, MODE, PACKED)                                                                  \

@@ -250,47 +250,12 @@ static __device__ __forceinline__ void consume(const struct tiles_params &t,
 
 template <class K> static __device__ __forceinline__ void gemm_staged_int8(const struct cluster_params &c)
 {
-    const struct tiles_params &t = c.tiles;
-    extern __shared__ __align__(1024) unsigned char shared[];
-    struct pipe<K> pipe = {
-        0
-    };
-    u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-
-    pipe.data = shared_address(shared);
-    u32 rooms = pipe.data + K::n_stages * K::stage_bytes,
-        factors = rooms + STAGED_WARPS * WARP_ROWS * K::pitch, loaded = factors + STAGED_INT8_FACTORS;
-    pipe.full = loaded + 8 * STAGED_WARPS;
-    pipe.empty = pipe.full + 8 * K::n_stages;
-    struct cluster_scheduler &w =
-        *(struct cluster_scheduler *)(shared + (pipe.empty + 8 * K::n_stages - pipe.data));
-    if (warp == STAGED_WARPS && elect_one()) {
-        prefetch_view(&t.w[0]);
-        for (u32 i = 0; i < K::n_stages; i++) {
-            barrier_begin(pipe.full + 8 * i, 1);
-            barrier_begin(pipe.empty + 8 * i, K::couple * K::consumers / 32);
-        }
-        for (u32 i = 0; i < STAGED_WARPS; i++)
-            barrier_begin(loaded + 8 * i, 1);
-        show_barriers();
-        w = tile_scheduler_of<K>(c);
-        if (first_tile() < w.n_tiles)
-            copy_early(c, pipe, w);
-    }
-    cluster_sync();
-    if (warp >= STAGED_WARPS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (warp == STAGED_WARPS && elect_one())
-            produce<K>(c, pipe, w);
-        else
-            wait_for_inputs();
-        cluster_sync();
-    } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume<K>(t, w, pipe,
-                   { { c, t, rooms + warp * WARP_ROWS * K::pitch, loaded + 8 * warp, 0 },
-                     factors + warp / 4 * (STAGED_INT8_FACTORS / 2) });
-    }
+    run_staged<K, STAGED_INT8_FACTORS>(
+        c, [](u32) {},
+        [&](const struct cluster_scheduler &w, const struct pipe<K> &pipe, u32 warp, u32 factors,
+            const struct staged_results<K> &results) {
+            consume<K>(c.tiles, w, pipe, { results, factors + warp / 4 * (STAGED_INT8_FACTORS / 2) });
+        });
 }
 
 #define GEMM_STAGED_INT8(name, MODE, PACKED)                                                                \

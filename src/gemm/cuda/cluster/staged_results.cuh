@@ -234,4 +234,54 @@ template <class K> struct staged_results {
         wait_until_read();
     }
 };
+
+// What a kernel of these does: shared memory has the stages, the warps' rooms, OWN bytes of the kernel's, and
+// the barriers. begin(own): one thread, among the other barriers. consume(w, pipe, warp, own, results): the
+// two warpgroups that multiply; own: where those bytes are.
+template <class K, u32 OWN, typename Begin, typename Consume>
+static __device__ __forceinline__ void run_staged(const struct cluster_params &c, Begin begin,
+                                                  Consume consume)
+{
+    const struct tiles_params &t = c.tiles;
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct pipe<K> pipe = {
+        0
+    };
+    u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+
+    pipe.data = shared_address(shared);
+    u32 rooms = pipe.data + K::n_stages * K::stage_bytes, own = rooms + STAGED_WARPS * WARP_ROWS * K::pitch,
+        loaded = own + OWN;
+    pipe.full = loaded + 8 * STAGED_WARPS;
+    pipe.empty = pipe.full + 8 * K::n_stages;
+    struct cluster_scheduler &w =
+        *(struct cluster_scheduler *)(shared + (pipe.empty + 8 * K::n_stages - pipe.data));
+    if (warp == STAGED_WARPS && elect_one()) {
+        prefetch_view(&t.w[0]);
+        for (u32 i = 0; i < K::n_stages; i++) {
+            barrier_begin(pipe.full + 8 * i, 1);
+            barrier_begin(pipe.empty + 8 * i, K::couple * K::consumers / 32);
+        }
+        for (u32 i = 0; i < STAGED_WARPS; i++)
+            barrier_begin(loaded + 8 * i, 1);
+        begin(own);
+        show_barriers();
+        w = tile_scheduler_of<K>(c);
+        if (first_tile() < w.n_tiles)
+            copy_early(c, pipe, w);
+    }
+    cluster_sync();
+    if (warp >= STAGED_WARPS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (warp == STAGED_WARPS && elect_one())
+            produce<K>(c, pipe, w);
+        else
+            wait_for_inputs();
+        cluster_sync();
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        consume(w, pipe, warp, own,
+                staged_results<K>{ c, t, rooms + warp * WARP_ROWS * K::pitch, loaded + 8 * warp, 0 });
+    }
+}
 #endif
