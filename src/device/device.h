@@ -24,8 +24,8 @@ struct buffer {
 };
 
 // The layout of a matrix in device memory: as in the file, in panels of 32 rows (CPU), or in planes, which
-// keep quants, scales and high bits apart (CUDA); LAYOUT_ROW_SCALES: planes in which a row's scales are
-// alike.
+// keep quants, scales and high bits apart (CUDA); LAYOUT_ROW_SCALES: planes with one
+// scale a row.
 enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES, LAYOUT_ROW_SCALES };
 
 // A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32).
@@ -43,7 +43,7 @@ struct weight {
 enum weight_use {
     WEIGHT_ROWS,       // single rows are read: an embedding
     WEIGHT_PRODUCT,    // multiplied with activations
-    WEIGHT_ROW_SCALES, // the same, many rows at a time; Q8_0 whose blocks of a row have one scale
+    WEIGHT_ROW_SCALES, // the same, for many rows of activations; Q8_0 with one scale a row
 };
 
 struct weight_source {
@@ -100,8 +100,8 @@ struct device {
     bool sleeps; // set by its user: a thread that waits for it leaves its processor to others
     bool can_use_file, uses_file; // weights may stay in the file; they do, having no room: set before them
     bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
-    uint32_t
-        row_scales_cols; // it wants WEIGHT_ROW_SCALES where columns are a multiple of this; 0: it does not
+    // Wants WEIGHT_ROW_SCALES for matrices whose columns are a multiple of this; 0: never.
+    uint32_t row_scales_cols;
 };
 
 // native on a device of outlines: kernels are chosen by whether there is an address, and by its alignment.

@@ -205,10 +205,9 @@ static bool host_takes_part(const struct engine_loaded *l)
     return false;
 }
 
-// On devices with a queue the step after the current one is submitted before the current tokens are known.
-// Where the host takes part in a step, it would keep the current one's results until the next is over; where
-// limits make steps wait, the device would compute meanwhile; a device in doubt is checked first. The state
-// lock is held.
+// Fills the next step, to be submitted before the current step's tokens are known. Only on devices with a
+// queue. Not where the host computes a part of a step: the current results would wait for the next step. Not
+// where limits pace the steps, nor on a device in doubt, which is checked first. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
@@ -318,8 +317,8 @@ static void note_step(struct engine *e, bool encoded, uint64_t ns)
     pace_note_step(&e->pace, ns);
 }
 
-// Drops a step of answers that was played ahead if all its requests have ended since; what it wrote is never
-// read.
+// Drops a decode-only step that was submitted ahead if all its requests have ended since; what it wrote is
+// never read.
 static void drop_ahead(struct engine *e)
 {
     if (e->ahead->n_rows > e->ahead->n_decode)

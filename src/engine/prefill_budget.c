@@ -27,8 +27,8 @@ void prefill_budget_note_encoding(struct prefill_budget *p, uint32_t n_decode)
     p->n_mixed += n_decode > 0;
 }
 
-// Between the largest size that has room and the next one; beyond all measured ones twice as many: what they
-// cost is not known, and may be no more.
+// Interpolates between the largest measured size that fits and the next one. If all fit: twice the largest,
+// since on a GPU that can cost the same.
 static double rows_within(const struct prefill_size *sizes, double room)
 {
     const struct prefill_size *fits = NULL, *next = NULL;

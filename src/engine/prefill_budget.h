@@ -5,9 +5,9 @@
 // stutters until the prompt is read. The budget comes from measurements: the time of a step of decode rows
 // alone, and the time that so many prefill rows add, by their number, since on a GPU a few rows cost as much
 // as a hundred, and a size that was not tried yet is tried once. Rows cost more at higher positions, so all
-// are running averages. A step below sixteen milliseconds is never limited: sixty tokens a second are as many
-// as a display shows, and prompts in small chunks are read many times slower. Results do not depend on the
-// budget: every chunk size gives the same bits.
+// are running averages. A step below sixteen milliseconds is never limited: sixty tokens a second are
+// faster than anyone reads, and prompts in small chunks are read many times slower. Results do not depend on
+// the budget: every chunk size gives the same bits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -80,8 +80,8 @@ void request_roll_back(struct request *r);
 bool request_is_right(const struct request *r, uint32_t position);
 // Whether its prompt is still to be read: it waits, or has been read in part.
 bool request_is_unread(const struct request *r);
-// Whether the next decode row may be played before this step's token is known, or the next rows of the
-// prompt before this step is over: plain decoding, without grammar, biases, embedding, logits for the caller
+// Whether the request's rows of the next step can be submitted before the current step is over: its next
+// decode row, or the next chunk of its prompt. Not with a grammar, biases, embeddings, logits for the caller
 // or pictures. True for a finished request.
 bool request_goes_ahead(const struct request *r);
 // Adds none when this token is the last, or there is no page.

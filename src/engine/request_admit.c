@@ -54,7 +54,7 @@ static uint32_t leaves(struct request *reader, uint32_t n_tokens)
     return n;
 }
 
-// Its last rows may be played already, and are not over.
+// Its prompt is not in the pages yet: the last chunk may be in a step that still runs.
 static bool is_reading(const struct request *r)
 {
     return r->state == REQUEST_PREFILL || (r->state == REQUEST_DECODE && r->next_logits < r->n_prompt);

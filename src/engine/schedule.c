@@ -130,7 +130,7 @@ static void note_held(struct request *r)
     r->was_held = true;
 }
 
-// False: some request would have to be paused, and may not.
+// Returns false where a request would have to be paused and may_pause is false.
 static bool admit_some(struct engine *e, bool may_pause)
 {
     for (struct request *r = e->first; r; r = r->next) {
@@ -315,8 +315,8 @@ void schedule_next(struct engine *e)
 
 // ---- the step after the one that runs
 
-// Whether each request goes on without what the running step brings: answers as request_goes_ahead says,
-// prompts as long as no drafts follow from them.
+// Whether no request needs the running step's results: decoding and prompts as request_goes_ahead says, and
+// prompts only where nothing drafts.
 static bool all_go_ahead(struct engine *e)
 {
     struct speculate_step step = speculate_begin(e);

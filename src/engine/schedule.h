@@ -15,9 +15,9 @@
 void schedule_next(struct engine *e);
 void schedule_add(struct engine *e, struct request *r);
 void schedule_remove(struct engine *e, struct request *r); // no effect when it is not in the list
-// Fills e->ahead with the step after the one that runs, before the tokens of that one are known: the first
-// stage reads those from its token history. Prompts are read as in any step, but nobody is paused to make
-// room. A request that ends leaves rows to discard. False: some request needs the running step's results, or
+// Fills e->ahead, the step after the running one, before the running step's tokens are known: the first stage
+// reads them from its token history. Prefill as in schedule_next, but without preemption. The rows of a
+// request that ends meanwhile are discarded. Returns false if a request needs the running step's results, or
 // there is nothing to do. The state lock is held.
 bool schedule_ahead(struct engine *e);
 // Whether this step, by its number, is one of answers alone although prompts wait: few of their rows beside

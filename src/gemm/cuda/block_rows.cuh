@@ -1,5 +1,5 @@
-// block_rows.cuh - what a block does with its rows of a matrix: which they are, their copies to shared
-// memory, where one of them lies there.
+// block_rows.cuh - a block's rows of a matrix: their range, bulk copies to shared memory, pointers to one of
+// them there.
 #pragma once
 #include "gemm/cuda/block_rows.h"
 #include "gemm/cuda/pipeline.cuh"
@@ -21,7 +21,7 @@ template <u32 F> static constexpr __device__ bool has_plane(u32 plane)
     return plane == 1 ? layout_high_bytes(F, 256) > 0 : plane == 3 ? layout_has_super_blocks(F) : true;
 }
 
-// One thread: n rows of a matrix, more than none, from row `from` on, to rows `to` and on of those at
+// One thread copies rows [from, from + n) of the matrix, n > 0, to rows [to, to + n) of the block's at
 // `shared`.
 template <u32 F>
 static __device__ __forceinline__ void copy_rows(const struct block_rows &r, const struct weight_planes &w,

@@ -1,20 +1,21 @@
-// block_rows.h - rows of a matrix that are dealt to a launch's blocks, each of which has all of its own in
-// shared memory, plane by plane as in weight_layout.h. Shared by C and CUDA.
+// block_rows.h - partitions a matrix's rows over the blocks of a launch. A block keeps its rows in shared
+// memory, plane by plane as in weight_layout.h. Shared by C and CUDA.
 #pragma once
 #include "gemm/cuda/weight_layout.h"
 
 enum { BLOCK_ROWS_GROUP = 8 }; // rows are dealt by eights: then a plane's part begins at 16 bytes
 
 struct block_rows {
-    u32 each, more;       // eights of a block; the first `more` blocks have one more
-    u32 plane[4], row[4]; // where a block's part of each plane begins; bytes of a row
-    u32 row_bytes;        // of all planes
+    u32 each, more; // groups of eight rows of a block; the first `more` blocks have one more
+    u32 plane[4];   // byte offset of each plane in the block's shared memory
+    u32 row[4];     // bytes of a row in each plane
+    u32 row_bytes;  // of a row in all planes
 };
 
 #ifdef HOST_C
 #include "base/divide.h"
 
-// Returns the bytes of a block's rows, at most.
+// Returns the shared memory of a block, in bytes: of one with the most rows.
 static inline u32 block_rows_deal(struct block_rows *r, u32 format, u32 n_rows, u32 n_cols, u32 n_blocks)
 {
     const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),

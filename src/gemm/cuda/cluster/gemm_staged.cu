@@ -6,9 +6,9 @@
 //
 // Tiles, pipeline and order are those of gemm_cluster.cuh: two warpgroups take tiles of 128 rows in turn, so
 // that the epilogue of one runs while the other multiplies; staged_results.cuh. An epilogue from registers
-// takes twice as long as the products of 768 columns (bench/results/2026-11-28-encoder.md): its stores are of
-// 32 bytes, and loads of the residual wait for memory. Weights lie in their own order, not in pairs, so that
-// a thread has neighbouring columns and exchanges nothing.
+// stores 32 bytes at a time and waits for the residual: it takes longer than the products where K is small
+// (measured: bench/results/2026-11-28-encoder.md). Weight rows keep their order instead of the pairs of other
+// kernels, so that a thread has neighbouring columns and needs no shuffle.
 #include "gemm/cuda/cluster/staged_results.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)

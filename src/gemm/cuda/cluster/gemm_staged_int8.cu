@@ -12,11 +12,11 @@
 //   block 1: the next rows        |  the same weights (multicast)    |
 //                                 +----------------------------------+
 //
-//   warpgroup 0   | products of a block     | fp32 += scale * int32   | products of the next    | ...
-//   warpgroup 1   | fp32 += scale * int32   | products                | ...
+//   warpgroup 0   | wgmma, K block i        | fp32 += scale * int32   | wgmma, K block i + 1    | ...
+//   warpgroup 1   | fp32 += scale * int32   | wgmma, K block i        | fp32 += scale * int32   | ...
 //
-// Tiles and pipeline are those of gemm_cluster.cuh; two warpgroups have half of a tile each, and the products
-// of one run while the other adds its sums. Epilogue: staged_results.cuh, by a scale and a bias of each
+// Tiles and pipeline are those of gemm_cluster.cuh; each of two warpgroups has half of a tile, and one
+// accumulates while the other multiplies. Epilogue: staged_results.cuh, by a scale and a bias of each
 // column, which are loaded before the products. Whole numbers up to 128 * 127 * 127 are exact in fp32. What
 // rounding costs, what bounds it, and the time: bench/results/2026-11-28-encoder.md.
 #include "gemm/cuda/cluster/staged_results.cuh"

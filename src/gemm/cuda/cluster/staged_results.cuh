@@ -235,9 +235,9 @@ template <class K> struct staged_results {
     }
 };
 
-// What a kernel of these does: shared memory has the stages, the warps' rooms, OWN bytes of the kernel's, and
-// the barriers. begin(own): one thread, among the other barriers. consume(w, pipe, warp, own, results): the
-// two warpgroups that multiply; own: where those bytes are.
+// The kernel's frame: a producer warp, and two warpgroups that call consume(w, pipe, warp, own, results).
+// Shared memory: the stages, the warps' rooms, OWN bytes for the kernel at `own`, the barriers. One thread
+// calls begin(own), to initialise barriers there.
 template <class K, u32 OWN, typename Begin, typename Consume>
 static __device__ __forceinline__ void run_staged(const struct cluster_params &c, Begin begin,
                                                   Consume consume)
