@@ -369,8 +369,8 @@ static __device__ __forceinline__ f32 logit_of(u64 key)
     return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
 }
 
-// The key with which the sum of one bin's candidates, or of all, reaches `limit`, or the goal's when that is
-// 0. There are at most DRAW_THREADS: each thread finds the place of one among all, in falling order.
+// Returns the key at which the prefix sum over one bin's candidates, or all, in falling order, reaches
+// `limit`; 0: the goal's limit. At most DRAW_THREADS candidates: each thread ranks one among all.
 enum { ANY_BIN = ~0u };
 static __device__ u64 rank(const struct candidates &c, const struct goal &g, u32 bin, u64 limit)
 {

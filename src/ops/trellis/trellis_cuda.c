@@ -100,9 +100,8 @@ static bool is_row(const struct cuda_plan *p)
            cuda_has_kernel(p, name);
 }
 
-// Shared memory of a block, so much that no third one fits a multiprocessor: a launch begins before the one
-// before it ends, and where three fitted, its blocks filled some multiprocessors by three while others had
-// one.
+// Shared memory of a block: so much that no third block fits an SM. Launches overlap (programmatic dependent
+// launch), and with room for three the next launch's blocks filled some SMs while others had one.
 static u32 row_shared_bytes(const struct cuda_plan *p, u32 split, u32 cluster)
 {
     u32 bytes = trellis_hopper_shared_bytes(args_of(p)->bits, split, cluster),

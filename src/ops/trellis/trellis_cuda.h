@@ -65,8 +65,8 @@ TRELLIS_CONSTANT u32 trellis_depth(u32 bits) // stages of a ring
 {
     return bits <= 2 ? 6 : bits <= 5 ? 3 : 2;
 }
-// Words from a tile of a quad to the next, so that eight lanes meet in no bank. Those of halves of tiles are
-// 4 * bits words apart, and of 2, 6 and 8 bits two meet.
+// Words from a tile of a quad to the next, so that eight lanes have no bank conflict. Half tiles are 4 * bits
+// words apart: at 2, 6 and 8 bits a two-way conflict remains.
 TRELLIS_CONSTANT u32 trellis_pitch(u32 bits, bool halves_of_tiles)
 {
     return TRELLIS_TILES * 8 * bits + (halves_of_tiles && bits % 2 == 0 ? 4 : 8);

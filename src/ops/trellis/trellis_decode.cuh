@@ -124,8 +124,8 @@ template <u32 BITS, u32 I, u32 N> static __device__ __forceinline__ u32 state_of
 // Times a state that stands twice: the state, as (1 + 2^16) (1 - 2^16) is 1 of 32 bits.
 static constexpr u32 TRELLIS_ONCE = 0xffff0001u, TRELLIS_MUL1_ONCE = EXL3_MARK_MUL1 * TRELLIS_ONCE;
 
-// The positions in turn such that those which share words follow each other, and two outputs take turns:
-// fewer words wait, and no sum for the one before it.
+// The order of the positions: neighbours share words, which keeps few registers live, and alternate between
+// two outputs, so that no dot product waits for the one before it.
 template <u32 BITS> TRELLIS_CONSTANT u32 position_in_turn(u32 i)
 {
     return BITS == 3 && i < 120 ? i / 24 * 24 + i % 6 / 2 * 8 + i % 24 / 6 + i % 2 * 4
