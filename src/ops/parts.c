@@ -1,11 +1,11 @@
 // parts.c - see parts.h.
 #include "ops/parts.h"
+#include <string.h>
 #include "ops/attend_block/attend_block.h"
 #include "ops/delta_step/delta_step.h"
 #include "ops/latent/latent.h"
 #include "ops/latent_block/latent_block.h"
 #include "ops/moe/moe.h"
-#include "ops/ops.h"
 
 static const struct whole {
     uint32_t n_parts; // 0: no parts
@@ -31,12 +31,19 @@ uint32_t parts_of(const struct command *whole, struct command parts[MOST_PARTS])
     return w->n_parts;
 }
 
-struct command part_of(const struct command *whole, uint16_t op, const char *name, const int *from, uint8_t n)
+struct command part_of(const struct command *whole, uint16_t op, const char *name, const void *args,
+                       size_t args_bytes)
 {
-    struct command part = { .op = op, .name = name, .label = whole->label, .n_operands = n };
+    struct command part = { .op = op, .name = name, .label = whole->label };
 
+    memcpy(part.args, args, args_bytes);
+    return part;
+}
+
+void part_operands(struct command *part, const struct command *whole, const int *from, uint8_t n)
+{
+    part->n_operands = n;
     for (uint32_t i = 0; i < n; i++)
         if (from[i] != NO_OPERAND)
-            part.operands[i] = whole->operands[from[i]];
-    return part;
+            part->operands[i] = whole->operands[from[i]];
 }

@@ -97,8 +97,8 @@ void attend_block_parts(const struct command *c, struct command parts[ATTEND_BLO
     parts[ATTEND_BLOCK_QKV].op = OP_qkv;
     parts[ATTEND_BLOCK_QKV].name = "qkv";
     parts[ATTEND_BLOCK_QKV].n_operands = QKV_Q + 1;
-    parts[ATTEND_BLOCK_ATTEND] = part_of(c, OP_attend, "attend", attend, ATTEND_WORK + 1);
-    parts[ATTEND_BLOCK_MATMUL] = part_of(c, OP_matmul, "matmul", out, MATMUL_OUT + 1);
-    memcpy(parts[ATTEND_BLOCK_ATTEND].args, &of_attend, sizeof of_attend);
-    memcpy(parts[ATTEND_BLOCK_MATMUL].args, &of_out, sizeof of_out);
+    parts[ATTEND_BLOCK_ATTEND] = PART_OF(c, attend, of_attend);
+    parts[ATTEND_BLOCK_MATMUL] = PART_OF(c, matmul, of_out);
+    part_operands(&parts[ATTEND_BLOCK_ATTEND], c, attend, ATTEND_WORK + 1);
+    part_operands(&parts[ATTEND_BLOCK_MATMUL], c, out, MATMUL_OUT + 1);
 }

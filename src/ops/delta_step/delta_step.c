@@ -1,7 +1,7 @@
 // delta_step.c - records the operation, or its parts; see delta_step.h.
 #include "ops/delta_step/delta_step.h"
-#include <string.h>
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 // What the operation can be.
 static bool parts_fit(const struct delta_step *d)
@@ -44,15 +44,6 @@ void op_delta_step(struct tape *t, const struct delta_step *d)
     tape_writes(t, c, d->norm.out);
 }
 
-static struct command part_of(const struct command *c, uint16_t op, const char *name, const void *args,
-                              size_t bytes)
-{
-    struct command part = { .op = op, .name = name, .label = c->label };
-
-    memcpy(part.args, args, bytes);
-    return part;
-}
-
 void delta_step_parts(const struct command *c, struct command parts[DELTA_N_PARTS])
 {
     const struct delta_step_args *a = (const struct delta_step_args *)c->args;
@@ -65,13 +56,13 @@ void delta_step_parts(const struct command *c, struct command parts[DELTA_N_PART
     const struct operand *all = c->operands;
     struct command *conv = &parts[DELTA_CONV], *scan = &parts[DELTA_SCAN], *gated = &parts[DELTA_NORM];
 
-    *conv = part_of(c, OP_conv_step, "conv_step", &a->conv, sizeof a->conv);
+    *conv = PART_OF(c, conv_step, a->conv);
     conv->n_operands = CONV_OUT + 1;
     conv->operands[CONV_IN] = all[DELTA_IN];
     conv->operands[CONV_W] = all[DELTA_W];
     conv->operands[CONV_STATES] = all[DELTA_STATES];
     conv->operands[CONV_OUT] = all[DELTA_WORK];
-    *scan = part_of(c, OP_scan, "scan", &a->scan, sizeof a->scan);
+    *scan = PART_OF(c, scan, a->scan);
     scan->n_operands = SCAN_OUT + 1;
     scan->operands[SCAN_IN] = all[DELTA_WORK];
     scan->operands[SCAN_DT] = all[DELTA_DT];
@@ -80,7 +71,7 @@ void delta_step_parts(const struct command *c, struct command parts[DELTA_N_PART
     scan->operands[SCAN_DT_BIAS] = all[DELTA_DT_BIAS];
     scan->operands[SCAN_STATES] = all[DELTA_STATES];
     scan->operands[SCAN_OUT] = all[DELTA_OUT];
-    *gated = part_of(c, OP_gated_norm, "gated_norm", &norm, sizeof norm);
+    *gated = PART_OF(c, gated_norm, norm);
     gated->n_operands = GATED_OUT + 1;
     gated->operands[GATED_IN] = gated->operands[GATED_OUT] = all[DELTA_OUT];
     gated->operands[GATED_Z] = all[DELTA_Z];

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
+#include "ops/parts.h"
 
 static bool store_fits(struct tape *t, const struct latent_store *s)
 {
@@ -106,13 +107,11 @@ void op_latent_qk(struct tape *t, struct latent_store s, struct latent_project p
 void latent_qk_parts(const struct command *c, struct command parts[LATENT_QK_N_PARTS])
 {
     const struct latent_qk_args *args = (const struct latent_qk_args *)c->args;
-    struct command store = { .op = OP_latent_store, .name = "latent_store", .label = c->label },
-                   project = { .op = OP_latent_project, .name = "latent_project", .label = c->label };
+    struct command store = PART_OF(c, latent_store, args->store),
+                   project = PART_OF(c, latent_project, args->project);
 
-    memcpy(store.args, &args->store, sizeof args->store);
     store.n_operands = LATENT_STORE_TABLE + 1;
     memcpy(store.operands, c->operands, store.n_operands * sizeof *store.operands);
-    memcpy(project.args, &args->project, sizeof args->project);
     project.n_operands = LATENT_PROJECT_OUT + 1;
     project.operands[LATENT_PROJECT_IN] = c->operands[LATENT_QK_Q];
     project.operands[LATENT_PROJECT_W] = c->operands[LATENT_QK_W];

@@ -1,6 +1,5 @@
 // latent_block.c - records the operation; see latent_block.h.
 #include "ops/latent_block/latent_block.h"
-#include <string.h>
 #include "ops/ops.h"
 #include "ops/parts.h"
 
@@ -100,9 +99,6 @@ bool op_latent_block(struct tape *t, const struct latent_block *b)
 
 enum { MOST_OPERANDS = 9 };
 
-#define PART(op, from, last)    part_of(c, OP_##op, #op, from, (last) + 1)
-#define GIVE_ARGS(part, values) memcpy((part).args, &(values), sizeof(values))
-
 static void product_parts(const struct command *c, struct command parts[LATENT_BLOCK_N_PARTS])
 {
     static const int down[MOST_OPERANDS] = { LATENT_BLOCK_IN,    LATENT_BLOCK_NORM, LATENT_BLOCK_Q_A,
@@ -127,12 +123,12 @@ static void product_parts(const struct command *c, struct command parts[LATENT_B
                                               .exact = p->exact };
     const struct matmul_args of_out = { a->n_cols, p->n_heads * a->n_value, ROWS_STEP, p->exact };
 
-    parts[LATENT_BLOCK_DOWN] = PART(matmul_normed, down, NORMED_LAST);
-    parts[LATENT_BLOCK_UP] = PART(matmul_normed, up, NORMED_LAST);
-    parts[LATENT_BLOCK_MATMUL] = PART(matmul, out, MATMUL_OUT);
-    GIVE_ARGS(parts[LATENT_BLOCK_DOWN], of_down);
-    GIVE_ARGS(parts[LATENT_BLOCK_UP], of_up);
-    GIVE_ARGS(parts[LATENT_BLOCK_MATMUL], of_out);
+    parts[LATENT_BLOCK_DOWN] = PART_OF(c, matmul_normed, of_down);
+    parts[LATENT_BLOCK_UP] = PART_OF(c, matmul_normed, of_up);
+    parts[LATENT_BLOCK_MATMUL] = PART_OF(c, matmul, of_out);
+    part_operands(&parts[LATENT_BLOCK_DOWN], c, down, NORMED_LAST + 1);
+    part_operands(&parts[LATENT_BLOCK_UP], c, up, NORMED_LAST + 1);
+    part_operands(&parts[LATENT_BLOCK_MATMUL], c, out, MATMUL_OUT + 1);
 }
 
 void latent_block_parts(const struct command *c, struct command parts[LATENT_BLOCK_N_PARTS])
@@ -154,10 +150,10 @@ void latent_block_parts(const struct command *c, struct command parts[LATENT_BLO
     of_expand.n_cols = a->store.latent_dims;
     of_expand.n_rotated = 0;
     product_parts(c, parts);
-    parts[LATENT_BLOCK_QK] = PART(latent_qk, qk, LATENT_QK_OUT);
-    parts[LATENT_BLOCK_ATTEND] = PART(latent_attend, attend, LATENT_ATTEND_WORK);
-    parts[LATENT_BLOCK_EXPAND] = PART(latent_project, expand, LATENT_PROJECT_OUT);
-    GIVE_ARGS(parts[LATENT_BLOCK_QK], of_qk);
-    GIVE_ARGS(parts[LATENT_BLOCK_ATTEND], of_attend);
-    GIVE_ARGS(parts[LATENT_BLOCK_EXPAND], of_expand);
+    parts[LATENT_BLOCK_QK] = PART_OF(c, latent_qk, of_qk);
+    parts[LATENT_BLOCK_ATTEND] = PART_OF(c, latent_attend, of_attend);
+    parts[LATENT_BLOCK_EXPAND] = PART_OF(c, latent_project, of_expand);
+    part_operands(&parts[LATENT_BLOCK_QK], c, qk, LATENT_QK_OUT + 1);
+    part_operands(&parts[LATENT_BLOCK_ATTEND], c, attend, LATENT_ATTEND_WORK + 1);
+    part_operands(&parts[LATENT_BLOCK_EXPAND], c, expand, LATENT_PROJECT_OUT + 1);
 }

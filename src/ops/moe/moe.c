@@ -1,7 +1,7 @@
 // moe.c - records the operation, or its parts; see moe.h.
 #include "ops/moe/moe.h"
-#include <string.h>
 #include "ops/ops.h"
+#include "ops/parts.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/trellis/trellis.h"
 
@@ -113,20 +113,11 @@ static struct operand placed(const struct command *c, uint32_t place, bool write
     return o;
 }
 
-static struct command part_of(const struct command *c, uint16_t op, const char *name, const void *args,
-                              size_t bytes)
-{
-    struct command part = { .op = op, .name = name, .label = c->label };
-
-    memcpy(part.args, args, bytes);
-    return part;
-}
-
 static void route_part(const struct command *c, struct command *part)
 {
     const struct moe_args *a = (const struct moe_args *)c->args;
 
-    *part = part_of(c, OP_route, "route", &a->route, sizeof a->route);
+    *part = PART_OF(c, route, a->route);
     part->n_operands = ROUTE_EXPERT_SCALE + 1;
     part->operands[ROUTE_IN] = passed(c, MOE_IN);
     part->operands[ROUTE_NORM] = passed(c, MOE_NORM);
@@ -148,7 +139,7 @@ static void norm_part(const struct command *c, struct command *part)
         .n_cols = a->route.n_cols, .n_groups = 1, .eps = a->route.eps, .rows = ROWS_STEP, .gain = 1
     };
 
-    *part = part_of(c, OP_rmsnorm, "rmsnorm", &args, sizeof args);
+    *part = PART_OF(c, rmsnorm, args);
     if (!a->own_norm)
         return;
     part->n_operands = RMSNORM_OUT + 1;
@@ -161,7 +152,7 @@ static void up_part(const struct command *c, struct command *part)
 {
     const struct moe_args *a = (const struct moe_args *)c->args;
 
-    *part = part_of(c, OP_experts_up, "experts_up", &a->experts, sizeof a->experts);
+    *part = PART_OF(c, experts_up, a->experts);
     part->n_operands = EXPERTS_UP_OUT + 1;
     part->operands[EXPERTS_UP_IN] = placed(c, a->own_norm ? EXPERTS_IN : NORMED, false);
     part->operands[EXPERTS_UP_IDS] = placed(c, IDS, false);
@@ -179,7 +170,7 @@ static void down_part(const struct command *c, struct command *part)
 {
     const struct moe_args *a = (const struct moe_args *)c->args;
 
-    *part = part_of(c, OP_experts_down, "experts_down", &a->experts, sizeof a->experts);
+    *part = PART_OF(c, experts_down, a->experts);
     part->n_operands = EXPERTS_DOWN_OUT + 1;
     part->operands[EXPERTS_DOWN_IN] = placed(c, HIDDEN, false);
     part->operands[EXPERTS_DOWN_IDS] = placed(c, IDS, false);

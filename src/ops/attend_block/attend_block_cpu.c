@@ -1,6 +1,0 @@
-// attend_block_cpu.c - the operation on a CPU: its parts.
-#include "ops/cpu_table.h"
-
-const struct cpu_op cpu_op_attend_block = { .name = "attend_block",
-                                            .parts_are_faster = true,
-                                            .plain = { cpu_parts_plan, cpu_parts_run } };
