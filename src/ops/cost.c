@@ -41,15 +41,6 @@ static double share_used(const struct stacks *s, uint32_t n_rows)
     return 1 - pow(1 - (double)s->n_slots / s->n, n_rows);
 }
 
-static bool multiplies(uint32_t op)
-{
-    return op == OP_matmul || op == OP_matmul_activated || op == OP_matmul_three || op == OP_matmul_normed ||
-           op == OP_qkv || op == OP_gate_up || op == OP_trellis || op == OP_trellis_experts ||
-           op == OP_route || op == OP_latent_project || op == OP_latent_qk || op == OP_latent_block ||
-           op == OP_attend_block || op == OP_experts_up || op == OP_experts_down || op == OP_moe ||
-           op == OP_lora || op == OP_matmul_adapted || op == OP_qkv_adapted || op == OP_gate_up_adapted;
-}
-
 static void add_weight(struct cost *cost, const struct command *c, uint32_t operand, uint32_t n_rows)
 {
     const struct weight *w = c->operands[operand].weight;
@@ -63,7 +54,7 @@ static void add_weight(struct cost *cost, const struct command *c, uint32_t oper
         cost->operations += 2 * numbers / s.n * s.n_slots * n_rows;
     } else {
         cost->weight_bytes += (double)w->bytes;
-        cost->operations += multiplies(c->op) ? 2 * numbers * n_rows : 0;
+        cost->operations += c->op == OP_patches ? 0 : 2 * numbers * n_rows; // its weight is a table
     }
 }
 

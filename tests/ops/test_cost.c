@@ -6,6 +6,7 @@
 #include "ops/gate_up/gate_up.h"
 #include "ops/latent_block/latent_block.h"
 #include "ops/matmul/matmul.h"
+#include "ops/patches/patches.h"
 #include "ops/step_rows.h"
 
 static const struct cpu_options plain = { .plain = true };
@@ -81,6 +82,25 @@ static void an_embedding_reads_its_rows_alone(void **state)
     bench_step(&b)->n_rows = 3;
     struct cost c = cost_of_last(&b);
     assert_true(c.weight_bytes == 3 * 2 * 34 && c.operations == 0);
+    bench_close(&b);
+}
+
+// Every matrix is multiplied with; tables are not.
+static void a_table_of_pixels_is_not_multiplied_with(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    bench_open(&b, &plain, limits);
+    struct patches p = { .out = bench_tensor(&b, 3 * 4 * 4, ROWS_STEP, NULL),
+                         .pixels = bench_buffer(&b, 2 * 3 * 8 * 8),
+                         .table = bench_weight(&b, QUANT_F32, 3, 256),
+                         .side = 8,
+                         .patch = 4 };
+    op_patches(b.tape, p);
+    bench_step(&b)->n_rows = 4;
+    struct cost cost = cost_of_last(&b);
+    assert_true(cost.operations == 0 && cost.weight_bytes == 3 * 256 * 4);
     bench_close(&b);
 }
 
@@ -215,6 +235,7 @@ int main(void)
         cmocka_unit_test(the_head_counts_output_rows),
         cmocka_unit_test(two_matrices_and_a_norm),
         cmocka_unit_test(an_embedding_reads_its_rows_alone),
+        cmocka_unit_test(a_table_of_pixels_is_not_multiplied_with),
         cmocka_unit_test(attention_counts_pairs_and_reads_each_sequence_once),
         cmocka_unit_test(experts_are_read_by_how_many_rows_choose),
         cmocka_unit_test(a_block_counts_the_pages_of_its_parts),

@@ -1,9 +1,9 @@
 // conv_step: a causal convolution along each sequence, channel by channel, that carries its last inputs
 //
-//   u[r][c]   = in[r][at + c] * in[r][factor_at + c]                      (the factor: where CONV_FACTOR is
-//   set) s[r][c]   = bias[c] + sum over j < K of w[c][j] * u[r - (K - 1) + j][c]                          j
-//   ascending out[r][c] = f(s[r][c]) * in[r][gate_at + c]       f: SiLU where CONV_SILU is set, else s; the
-//   gate likewise
+//   u[r][c]   = in[r][at + c] * in[r][factor_at + c]      the factor where CONV_FACTOR is set
+//   s[r][c]   = bias[c] + sum over j < K of w[c][j] * u[r - (K - 1) + j][c]      j ascending
+//   out[r][c] = f(s[r][c]) * in[r][gate_at + c]           f: SiLU where CONV_SILU is set, else s itself; the
+//                                                         gate where CONV_GATE is set
 //
 // u of rows before the step comes from the state [K - 1][n_channels], oldest first, which lies in a row of
 // the layer's states from word state_at on (device/states.h); before a sequence's beginning it is 0. Used by
