@@ -513,6 +513,8 @@ static void unknown_architectures_are_named(void **state)
     }
     gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "xyz" },
                  "architecture \"xyz\"; ingot knows: ");
+    gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "clip" },
+                 "these are a model's eyes, for --mmproj; -m wants the model");
     buf_free(&lines);
 }
 
