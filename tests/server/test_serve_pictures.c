@@ -174,8 +174,17 @@ static void nothing_is_fetched(void **state)
                  "{\"max_tokens\":1," USER(
                      "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"%s\"}}") "}",
                  urls[i]);
-        refused(MESSAGES, body, "this server fetches nothing");
+        refused(MESSAGES, body,
+                "this server fetches nothing: send the picture itself, as a source of type base64");
     }
+    refused(
+        RESPONSE,
+        "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"file_id\":\"file-1\"}]}]}",
+        "input[0].content[0]: this server keeps no files: send the picture itself, as image_url");
+    refused(MESSAGES,
+            "{\"max_tokens\":1," USER(
+                "{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"file_1\"}}") "}",
+            "this server keeps no files: send the picture itself, as a source of type base64");
     refused(CHAT, "{" USER(URL("file:///etc/passwd")) "}", "begins with");
     refused(CHAT, "{" USER(URL("//x/y,;base64,")) "}", "begins with");
 }
@@ -200,7 +209,7 @@ static void broken_ones_are_refused(void **state)
         { "{" USER("{\"type\":\"image_url\"}") "}", "no URL" },
         { "{" USER("{\"type\":\"image_url\",\"image_url\":[]}") "}", "no URL" },
         { "{" USER("{\"type\":\"image_url\",\"image_url\":{\"url\":{}}}") "}", "no URL" },
-        { "{" USER("{\"type\":\"input_image\",\"file_id\":\"file-1\"}") "}", "no URL" },
+        { "{" USER("{\"type\":\"input_image\",\"file_id\":\"file-1\"}") "}", "keeps no files" },
         { "{" USER(
               "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" DATA(GREY) "\",\"detail\":\"huge\"}}") "}",
           "low, high or auto" },
@@ -222,7 +231,7 @@ static void broken_ones_are_refused(void **state)
     refused(MESSAGES,
             "{\"max_tokens\":1," USER(
                 "{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"x\"}}") "}",
-            "want base64");
+            "keeps no files");
     refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\"}") "}", "want base64");
     refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\",\"source\":{\"type\":\"base64\"}}") "}",
             "no data");

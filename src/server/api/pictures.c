@@ -49,20 +49,26 @@ static bool take(struct api_request *request, struct str base64, struct err *err
     return picture && add(request, picture, err);
 }
 
-static bool take_url(struct api_request *request, json_t *value, struct err *err)
+// The picture lies elsewhere; `as`: what its bytes are sent as.
+static bool refuse_elsewhere(const char *why, const char *as, struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED, "this server %s: send the picture itself, as %s", why, as);
+}
+
+#define DATA_URL "data:image/png;base64,..."
+
+static bool take_url(struct api_request *request, json_t *value, const char *as, struct err *err)
 {
     struct str url = { json_string_value(value), json_string_length(value) };
 
     if (!url.at)
-        return err_set(err, ERR_INPUT, "the picture has no URL; want data:image/png;base64,...");
+        return err_set(err, ERR_INPUT, "the picture has no URL; want " DATA_URL);
     if (strncasecmp(url.at, "http:", 5) == 0 || strncasecmp(url.at, "https:", 6) == 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "this server fetches nothing: send the picture itself, as data:image/png;base64,...");
+        return refuse_elsewhere("fetches nothing", as, err);
     const char *comma = strchr(url.at, ',');
     if (strncasecmp(url.at, "data:", 5) != 0 || !comma || comma - url.at < 12 ||
         strncasecmp(comma - 7, ";base64", 7) != 0)
-        return err_set(err, ERR_INPUT,
-                       "the picture's URL begins with \"%.24s\"; want data:image/png;base64,...", url.at);
+        return err_set(err, ERR_INPUT, "the picture's URL begins with \"%.24s\"; want " DATA_URL, url.at);
     return take(request, str_from_to(url, (size_t)(comma + 1 - url.at), url.n), err);
 }
 
@@ -80,10 +86,13 @@ static bool take_detail(struct api_request *request, json_t *value, struct err *
 
 static bool take_source(struct api_request *request, json_t *source, struct err *err)
 {
+    static const char as[] = "a source of type base64";
     const char *type = json_string_value(json_object_get(source, "type"));
 
     if (type && !strcmp(type, "url"))
-        return take_url(request, json_object_get(source, "url"), err);
+        return take_url(request, json_object_get(source, "url"), as, err);
+    if (type && !strcmp(type, "file"))
+        return refuse_elsewhere("keeps no files", as, err);
     if (!type || strcmp(type, "base64") != 0)
         return err_set(err, ERR_UNSUPPORTED, "the picture's source has the type \"%.40s\"; want base64",
                        type ? type : "?");
@@ -107,7 +116,9 @@ bool pictures_take_part(struct api_request *request, json_t *part, struct err *e
 
     if (is(part, "image"))
         return take_source(request, json_object_get(part, "source"), err);
-    return take_url(request, json_is_object(url) ? json_object_get(url, "url") : url, err) &&
+    if (!url && json_object_get(part, "file_id"))
+        return refuse_elsewhere("keeps no files", "image_url", err);
+    return take_url(request, json_is_object(url) ? json_object_get(url, "url") : url, DATA_URL, err) &&
            take_detail(request, json_object_get(holder, "detail"), err);
 }
 
