@@ -2,6 +2,7 @@
 #include "model_tools/random_hybrid.h"
 #include <stdio.h>
 #include <string.h>
+#include "model_tools/random_shapes.h"
 
 #define LAYERS_OF_LFM2     (1u << 2 | 1u << 5 | 1u << 8 | 1u << 10 | 1u << 12 | 1u << 14)
 #define LAYERS_OF_LFM2_MOE (1u << 2 | 1u << 6 | 1u << 10 | 1u << 14 | 1u << 18 | 1u << 21)
@@ -36,6 +37,15 @@ const struct random_hybrid *random_hybrid_find(const char *name)
 bool random_hybrid_attends(const struct random_hybrid *h, uint32_t l)
 {
     return h->attention ? l < 32 && h->attention >> l & 1 : l % 4 == 3;
+}
+
+uint32_t random_hybrid_fewest(const struct random_hybrid *h)
+{
+    uint32_t l = 0;
+
+    while (h->attention && !random_hybrid_attends(h, l))
+        l++;
+    return l + 1;
 }
 
 uint32_t random_hybrid_tensors(const struct random_hybrid *h, uint64_t n_cols,
@@ -92,7 +102,7 @@ static void rope_sections(struct gguf_writer *w, const char *arch, uint32_t n_ro
 void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, const char *arch,
                         uint32_t n_layers, uint32_t n_kv_heads, uint32_t n_rotated)
 {
-    int32_t heads[64];
+    int32_t heads[RANDOM_MOST_LAYERS];
     char name[96];
 
     if (h->dim) {
@@ -109,7 +119,7 @@ void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, co
         return;
     }
     key(w, arch, "shortconv.l_cache", h->kernel);
-    for (uint32_t l = 0; l < n_layers && l < 64; l++)
+    for (uint32_t l = 0; l < n_layers; l++)
         heads[l] = random_hybrid_attends(h, l) ? (int32_t)n_kv_heads : 0;
     snprintf(name, sizeof name, "%s.attention.head_count_kv", arch);
     gguf_write_i32s(w, name, heads, n_layers);

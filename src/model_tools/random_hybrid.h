@@ -18,6 +18,8 @@ struct random_hybrid_tensor {
 
 const struct random_hybrid *random_hybrid_find(const char *name); // NULL: the shape has no recurrent layers
 bool random_hybrid_attends(const struct random_hybrid *h, uint32_t l);
+// Layers up to the first with attention, where the file lists them; else 1.
+uint32_t random_hybrid_fewest(const struct random_hybrid *h);
 // What a layer that drafts has beside what the others have.
 uint32_t random_hybrid_draft(uint64_t n_cols, struct random_hybrid_tensor tensors[RANDOM_HYBRID_TENSORS]);
 // The tensors of a recurrent layer, in place of attention's; returns how many.

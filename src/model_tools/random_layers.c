@@ -3,8 +3,9 @@
 #include "model_tools/random_layers.h"
 #include <stdio.h>
 #include <string.h>
+#include "model_tools/random_shapes.h"
 
-enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4, MOST_LAYERS = 4096 };
+enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4 };
 
 // Nemotron: a letter a layer, as its config.json has them; shorter models have the beginning.
 static const char kinds[] = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
@@ -12,6 +13,11 @@ static const char kinds[] = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM
 bool random_layers_knows(const char *arch)
 {
     return strcmp(arch, "gemma4") == 0 || strcmp(arch, "nemotron_h_moe") == 0;
+}
+
+uint32_t random_layers_fewest(const char *arch)
+{
+    return strcmp(arch, "nemotron_h_moe") == 0 ? (uint32_t)strcspn(kinds, "*") + 1 : 1;
 }
 
 static bool is_gemma(const struct random_sizes *h)
@@ -134,8 +140,8 @@ static void list(const struct random_sizes *h, struct gguf_writer *w, const char
 
 static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
 {
-    int32_t kv[MOST_LAYERS];
-    bool windows[MOST_LAYERS];
+    int32_t kv[RANDOM_MOST_LAYERS];
+    bool windows[RANDOM_MOST_LAYERS];
 
     for (uint32_t l = 0; l < h->n_layers; l++) {
         windows[l] = (l + 1) % period(h) != 0;
@@ -155,7 +161,7 @@ static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
 
 static void nemotron_keys(const struct random_sizes *h, struct gguf_writer *w)
 {
-    int32_t kv[MOST_LAYERS], ffn[MOST_LAYERS];
+    int32_t kv[RANDOM_MOST_LAYERS], ffn[RANDOM_MOST_LAYERS];
 
     for (uint32_t l = 0; l < h->n_layers; l++) {
         char kind = kinds[l % (sizeof kinds - 1)];
@@ -175,7 +181,6 @@ static void nemotron_keys(const struct random_sizes *h, struct gguf_writer *w)
 
 void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w)
 {
-    CHECK(h->n_layers <= MOST_LAYERS);
     if (is_gemma(h))
         gemma_keys(h, w);
     else

@@ -14,6 +14,8 @@ struct random_tensor {
 };
 
 bool random_layers_knows(const char *arch);
+// Layers up to the first with attention, where not every layer has it; else 1.
+uint32_t random_layers_fewest(const char *arch);
 // The tensors of layer l; returns how many.
 uint32_t random_layers_tensors(const struct random_sizes *h, uint32_t l,
                                struct random_tensor tensors[RANDOM_LAYER_TENSORS]);

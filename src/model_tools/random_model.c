@@ -667,6 +667,24 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
     return true;
 }
 
+// At least one layer with experts, if some have them, and one with attention.
+static bool choose_layers(struct random_model *s)
+{
+    uint32_t n = s->options->n_layers, fewest = s->shape->n_experts ? n_dense(s) + 1 : 1,
+             attends = s->hybrid ? random_hybrid_fewest(s->hybrid) : random_layers_fewest(s->shape->arch);
+
+    if (n == 0)
+        return true;
+    fewest = attends > fewest ? attends : fewest;
+    if (n < fewest || n > RANDOM_MOST_LAYERS)
+        return err_set(s->err, ERR_INPUT, "%s with %u layers cannot be run; want %u to %d", s->shape->name, n,
+                       fewest, RANDOM_MOST_LAYERS);
+    s->deeper = *s->shape;
+    s->deeper.n_layers = n;
+    s->shape = &s->deeper;
+    return true;
+}
+
 static bool find_shape(struct random_model *s)
 {
     char known[2000] = "";
@@ -678,17 +696,12 @@ static bool find_shape(struct random_model *s)
             s->shape = one;
         snprintf(known + n, sizeof known - n, " %s", one->name);
     }
-    if (s->shape && s->options->n_layers) {
-        s->deeper = *s->shape;
-        s->deeper.n_layers = s->options->n_layers;
-        s->shape = &s->deeper;
-    }
     for (size_t i = 0; s->shape && i < sizeof latents / sizeof latents[0]; i++)
         if (strcmp(latents[i].name, s->shape->name) == 0)
             s->latent = &latents[i];
     s->hybrid = random_hybrid_find(s->options->shape);
     return s->shape
-               ? true
+               ? choose_layers(s)
                : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
 }
 

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { RANDOM_MOST_LAYERS = 1024 };
+
 struct random_shape {
     const char *name, *arch;
     uint32_t n_layers, n_cols, n_ffn, n_heads, n_kv_heads, head_dim, n_vocab;

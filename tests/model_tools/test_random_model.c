@@ -340,6 +340,44 @@ static void the_tokeniser_fills_the_vocabulary(void **state)
     buf_free(&back);
 }
 
+// With the layers that are asked for a model can be bound, or there is no file: one that has experts or
+// attention in some layers alone wants so many that it has them.
+static void no_file_that_nothing_can_run(void **state)
+{
+    static const struct {
+        const char *shape;
+        uint32_t fewest; // layers
+    } shapes[] = { { "toy", 1 },          { "toy-gemma4", 1 },  { "toy-qwen35", 1 },
+                   { "toy-mistral4", 1 }, { "toy-glm4moe", 2 }, { "toy-deepseek2", 2 },
+                   { "toy-lfm2", 2 },     { "toy-lfm2moe", 3 }, { "toy-nemotronh", 6 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (uint32_t n = 1; n <= 70; n += n < 7 ? 1 : 63) {
+            struct random_model_options o = {
+                .shape = shapes[i].shape, .type = "Q8_0", .output = path, .n_layers = n
+            };
+            struct err err = { 0 };
+            struct model_file *f;
+            struct model m;
+            if (n < shapes[i].fewest) {
+                assert_fails(random_model_file(&o, &err), &err, "layers cannot be run; want");
+                assert_false(file_exists(path));
+                continue;
+            }
+            assert_ok(random_model_file(&o, &err), &err);
+            assert_ok(model_file_open(&f, path, &err), &err);
+            assert_ok(model_bind(&m, f, &err), &err);
+            assert_int_equal(m.config.n_layers, n);
+            model_release(&m);
+            model_file_close(f);
+            unlink(path);
+        }
+    struct random_model_options deep = { .shape = "toy", .type = "Q8_0", .output = path, .n_layers = 1025 };
+    struct err err = { 0 };
+    assert_fails(random_model_file(&deep, &err), &err, "with 1025 layers cannot be run; want 1 to 1024");
+}
+
 static bool stop(void *arg, uint64_t done, uint64_t total)
 {
     (void)arg;
@@ -403,6 +441,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(some_have_a_layer_that_drafts, name_file, remove_file),
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(no_file_that_nothing_can_run, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),
     };
