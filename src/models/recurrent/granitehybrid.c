@@ -1,15 +1,14 @@
 // granitehybrid.c - Granite 4 H, dense or with experts (IBM, 2025): most layers are Mamba2 (Dao and Gu,
 // 2024), the others GQA without any rotation; Granite's four factors. A shared expert without a gate, which
 // in dense models is all.
-//
-// The factor m on the halves' outputs needs no kernel: see granitemoe.c.
 #include "models/binding/layer_config.h"
+#include "models/granite.h"
 #include "models/recurrent/mamba.h"
 #include "models/mixture.h"
 
 struct granite_hybrid_config {
     struct mixture_config mixture; // first
-    float embed, residual, attention, logits;
+    struct granite_factors factors;
     struct mamba_config mamba;
     uint32_t expand; // config.json: inner is this often the width
     uint32_t is_dense;
@@ -26,11 +25,6 @@ struct granite_hybrid_weights {
         CONFIG_OWN(struct granite_hybrid_config, field), .gguf = gguf_name, .json = json_name, .min = least, \
                                                          .max = largest, __VA_ARGS__                         \
     }
-#define FACTOR(field, gguf_name, json_name)                                                           \
-    {                                                                                                 \
-        CONFIG_OWN(struct granite_hybrid_config, field),                                              \
-            .is_float = true, .gguf = gguf_name, .json = json_name, .min = 1e-6, .max = 1e6, REQUIRED \
-    }
 
 static const struct config_key config[] = {
     DECODER_CONFIG,
@@ -39,10 +33,7 @@ static const struct config_key config[] = {
                 DEFAULT(0)),
     HYBRID_SIZE(mixture.n_shared, "%s.expert_shared_feed_forward_length", "shared_intermediate_size", 0,
                 1 << 20, DEFAULT(0)),
-    FACTOR(embed, "%s.embedding_scale", "embedding_multiplier"),
-    FACTOR(residual, "%s.residual_scale", "residual_multiplier"),
-    FACTOR(attention, "%s.attention.scale", "attention_multiplier"),
-    FACTOR(logits, "%s.logit_scale", "logits_scaling"),
+    GRANITE_FACTORS(granite_hybrid_config),
     MAMBA_SIZE(granite_hybrid_config, n_heads, "%s.ssm.time_step_rank", "mamba_n_heads", 1, 4096, REQUIRED),
     MAMBA_SIZE(granite_hybrid_config, d_state, "%s.ssm.state_size", "mamba_d_state", 1, SCAN_MAX_DIM,
                REQUIRED),
@@ -151,10 +142,7 @@ static void factors(struct model *m)
         (rotates->type == META_BOOL ? !rotates->b
                                     : rotates->type != META_STRING || !str_is(rotates->s, "rope")))
         m->config.rope[0].type = ROPE_NONE;
-    m->factors.embed = c->embed / c->residual;
-    m->factors.attend = c->attention;
-    m->factors.eps /= c->residual * c->residual;
-    m->factors.head = 1 / c->logits;
+    granite_factors_set(m, &c->factors);
 }
 
 static uint64_t scratch_cols(const struct model *m)
