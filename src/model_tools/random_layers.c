@@ -1,5 +1,5 @@
-// random_layers.c - see random_layers.h. Sizes from the config.json of Gemma 4 26B-A4B and Nemotron 3 Nano;
-// the toys have the same proportions.
+// random_layers.c - see random_layers.h. Sizes from the config.json of Gemma 4 26B-A4B, Nemotron 3 Nano and
+// Granite 4.0 H; the toys have the same proportions.
 #include "model_tools/random_layers.h"
 #include <stdio.h>
 #include <string.h>
@@ -7,17 +7,30 @@
 
 enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4 };
 
+// Granite: one layer of ten has attention.
+enum { GRANITE_FIRST = 5, GRANITE_PERIOD = 10 };
+
 // Nemotron: a letter a layer, as its config.json has them; shorter models have the beginning.
 static const char kinds[] = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
 
+static bool is_granite(const char *arch)
+{
+    return strcmp(arch, "granitehybrid") == 0;
+}
+
+static bool has_mamba(const char *arch)
+{
+    return is_granite(arch) || strcmp(arch, "nemotron_h_moe") == 0;
+}
+
 bool random_layers_knows(const char *arch)
 {
-    return strcmp(arch, "gemma4") == 0 || strcmp(arch, "nemotron_h_moe") == 0;
+    return strcmp(arch, "gemma4") == 0 || has_mamba(arch);
 }
 
 uint32_t random_layers_fewest(const char *arch)
 {
-    return strcmp(arch, "nemotron_h_moe") == 0 ? (uint32_t)strcspn(kinds, "*") + 1 : 1;
+    return !has_mamba(arch) ? 1 : is_granite(arch) ? GRANITE_FIRST + 1 : (uint32_t)strcspn(kinds, "*") + 1;
 }
 
 static bool is_gemma(const struct random_sizes *h)
@@ -71,15 +84,24 @@ static uint32_t gemma_tensors(const struct random_sizes *h, uint32_t l, struct r
 
 static uint32_t mamba_heads(const struct random_sizes *h)
 {
-    return 2 * h->n_heads;
+    return is_granite(h->arch) ? 2 * h->n_cols / MAMBA_DIM : 2 * h->n_heads;
 }
 
 static uint32_t mamba_groups(const struct random_sizes *h)
 {
-    return h->n_heads / 4;
+    return is_granite(h->arch) ? 1 : h->n_heads / 4;
 }
 
-static uint32_t nemotron_tensors(const struct random_sizes *h, uint32_t l, struct random_tensor *tensors)
+// Mamba2, attention, or experts: of Nemotron a layer is no more, of Granite one of the first two.
+static char kind_of(const struct random_sizes *h, uint32_t l)
+{
+    if (is_granite(h->arch))
+        return l % GRANITE_PERIOD == GRANITE_FIRST ? '*' : 'M';
+    return kinds[l % (sizeof kinds - 1)];
+}
+
+// The half of a layer of this kind.
+static uint32_t half_tensors(const struct random_sizes *h, char kind, struct random_tensor *tensors)
 {
     uint64_t n = h->n_cols, heads = mamba_heads(h), inner = heads * MAMBA_DIM,
              mixed = inner + 2ull * mamba_groups(h) * MAMBA_STATE, n_q = (uint64_t)h->n_heads * h->head_dim,
@@ -108,7 +130,6 @@ static uint32_t nemotron_tensors(const struct random_sizes *h, uint32_t l, struc
         { "ffn_up_shexp.weight", 0, h->n_shared, n },
         { "ffn_down_shexp.weight", 0, n, h->n_shared },
     };
-    char kind = kinds[l % (sizeof kinds - 1)];
     size_t bytes = kind == 'M' ? sizeof mamba : kind == '*' ? sizeof attention : sizeof experts;
 
     tensors[0] = (struct random_tensor){ "attn_norm.weight", 0, 0, n };
@@ -116,10 +137,37 @@ static uint32_t nemotron_tensors(const struct random_sizes *h, uint32_t l, struc
     return 1 + (uint32_t)(bytes / sizeof *tensors);
 }
 
+// Granite's other half: experts beside a shared one, or a gated FFN.
+static uint32_t granite_tensors(const struct random_sizes *h, struct random_tensor *tensors)
+{
+    uint64_t n = h->n_cols, e = h->n_experts, ffn = h->n_ffn, wide = h->n_expert_ffn;
+    const struct random_tensor dense[] = {
+        { "ffn_norm.weight", 0, 0, n },
+        { "ffn_gate.weight", 0, ffn, n },
+        { "ffn_up.weight", 0, ffn, n },
+        { "ffn_down.weight", 0, n, ffn },
+    };
+    const struct random_tensor experts[] = {
+        { "ffn_norm.weight", 0, 0, n },
+        { "ffn_gate_inp.weight", 0, e, n },
+        { "ffn_gate_exps.weight", e, wide, n },
+        { "ffn_up_exps.weight", e, wide, n },
+        { "ffn_down_exps.weight", e, n, wide },
+        { "ffn_gate_shexp.weight", 0, h->n_shared, n },
+        { "ffn_up_shexp.weight", 0, h->n_shared, n },
+        { "ffn_down_shexp.weight", 0, n, h->n_shared },
+    };
+    memcpy(tensors, e ? experts : dense, e ? sizeof experts : sizeof dense);
+    return (uint32_t)((e ? sizeof experts : sizeof dense) / sizeof *tensors);
+}
+
 uint32_t random_layers_tensors(const struct random_sizes *h, uint32_t l,
                                struct random_tensor tensors[RANDOM_LAYER_TENSORS])
 {
-    return is_gemma(h) ? gemma_tensors(h, l, tensors) : nemotron_tensors(h, l, tensors);
+    if (is_gemma(h))
+        return gemma_tensors(h, l, tensors);
+    uint32_t n = half_tensors(h, kind_of(h, l), tensors);
+    return n + (is_granite(h->arch) ? granite_tensors(h, tensors + n) : 0);
 }
 
 static void key(const struct random_sizes *h, struct gguf_writer *w, const char *part, uint32_t value)
@@ -159,24 +207,28 @@ static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
     gguf_write_f32(w, "gemma4.final_logit_softcapping", 30);
 }
 
-static void nemotron_keys(const struct random_sizes *h, struct gguf_writer *w)
+static void mamba_keys(const struct random_sizes *h, struct gguf_writer *w)
 {
     int32_t kv[RANDOM_MOST_LAYERS], ffn[RANDOM_MOST_LAYERS];
 
     for (uint32_t l = 0; l < h->n_layers; l++) {
-        char kind = kinds[l % (sizeof kinds - 1)];
+        char kind = kind_of(h, l);
         kv[l] = kind == '*' ? (int32_t)h->n_kv_heads : 0;
         ffn[l] = kind == 'E' ? (int32_t)h->n_expert_ffn : 0;
     }
     list(h, w, "attention.head_count_kv", kv);
-    list(h, w, "feed_forward_length", ffn);
+    if (is_granite(h->arch))
+        key(h, w, "feed_forward_length", h->n_ffn);
+    else
+        list(h, w, "feed_forward_length", ffn);
     key(h, w, "ssm.conv_kernel", KERNEL);
     key(h, w, "ssm.state_size", MAMBA_STATE);
     key(h, w, "ssm.group_count", mamba_groups(h));
     key(h, w, "ssm.time_step_rank", mamba_heads(h));
     key(h, w, "ssm.inner_size", mamba_heads(h) * MAMBA_DIM);
     key(h, w, "expert_shared_feed_forward_length", h->n_shared);
-    gguf_write_f32(w, "nemotron_h_moe.expert_weights_scale", 2.5f);
+    if (!is_granite(h->arch))
+        gguf_write_f32(w, "nemotron_h_moe.expert_weights_scale", 2.5f);
 }
 
 void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w)
@@ -184,5 +236,5 @@ void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w)
     if (is_gemma(h))
         gemma_keys(h, w);
     else
-        nemotron_keys(h, w);
+        mamba_keys(h, w);
 }

@@ -1,4 +1,5 @@
-// random_layers.h - the layers of random models that differ in more than their sizes: Gemma 4 and Nemotron-H.
+// random_layers.h - the layers of random models that differ in more than their sizes: Gemma 4, Nemotron-H
+// and Granite 4 H.
 #pragma once
 #include "format/gguf_write.h"
 

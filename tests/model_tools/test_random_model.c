@@ -238,9 +238,10 @@ static uint64_t count_used(const struct model_file *f, const struct model *m)
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe",   "toy-mixtral",
-                                          "toy-olmoe",    "toy-granitemoe", "toy-gpt-oss",
-                                          "toy-glm4moe",  "toy-deepseek2",  "toy-glm47" };
+    static const char *const shapes[] = {
+        "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral",   "toy-olmoe", "toy-granitemoe",
+        "toy-gpt-oss",  "toy-glm4moe",  "toy-deepseek2", "toy-glm47", "toy-granitehybrid-moe"
+    };
     static const char *const types[] = { "Q4_0", "Q4_K_M" };
 
     (void)state;
@@ -347,9 +348,17 @@ static void no_file_that_nothing_can_run(void **state)
     static const struct {
         const char *shape;
         uint32_t fewest; // layers
-    } shapes[] = { { "toy", 1 },          { "toy-gemma4", 1 },  { "toy-qwen35", 1 },
-                   { "toy-mistral4", 1 }, { "toy-glm4moe", 2 }, { "toy-deepseek2", 2 },
-                   { "toy-lfm2", 2 },     { "toy-lfm2moe", 3 }, { "toy-nemotronh", 6 } };
+    } shapes[] = { { "toy", 1 },
+                   { "toy-gemma4", 1 },
+                   { "toy-qwen35", 1 },
+                   { "toy-mistral4", 1 },
+                   { "toy-glm4moe", 2 },
+                   { "toy-deepseek2", 2 },
+                   { "toy-lfm2", 2 },
+                   { "toy-lfm2moe", 3 },
+                   { "toy-nemotronh", 6 },
+                   { "toy-granitehybrid", 6 },
+                   { "toy-granitehybrid-moe", 6 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

@@ -58,12 +58,13 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
 // share a step, and on any number of threads.
 static void models_give_the_same_bits_in_any_batch(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe",   "toy-qwen2moe", "toy-mixtral",  "toy-olmoe",
-                                          "toy-granitemoe", "toy-gpt-oss",  "toy-glm4moe",  "toy-deepseek2",
-                                          "toy-glm47",      "toy-gemma3",   "toy-olmo2",    "toy-glm4",
-                                          "toy-phi3",       "toy-smollm3",  "toy-granite",  "toy-mistral3",
-                                          "toy-lfm2",       "toy-lfm2moe",  "toy-qwen35",   "toy-qwen35moe",
-                                          "toy-mistral4",   "toy-gemma4",   "toy-nemotronh" };
+    static const char *const shapes[] = {
+        "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral",   "toy-olmoe",         "toy-granitemoe",
+        "toy-gpt-oss",  "toy-glm4moe",  "toy-deepseek2", "toy-glm47",         "toy-gemma3",
+        "toy-olmo2",    "toy-glm4",     "toy-phi3",      "toy-smollm3",       "toy-granite",
+        "toy-mistral3", "toy-lfm2",     "toy-lfm2moe",   "toy-qwen35",        "toy-qwen35moe",
+        "toy-mistral4", "toy-gemma4",   "toy-nemotronh", "toy-granitehybrid", "toy-granitehybrid-moe"
+    };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
     uint32_t tokens[70];
     struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
