@@ -57,6 +57,25 @@ static void few_rows_of_real_sizes(void **state)
             }
 }
 
+// More outputs than blocks at once: each block multiplies several, of odd parts of the columns or of none.
+static void one_row_of_many_outputs(void **state)
+{
+    static const uint32_t n_cols[] = { 1400, 128, 300 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++) {
+        struct op_shape c = { .format = QUANT_EXL3_MUL1,
+                              .bits = bits,
+                              .rows = 1,
+                              .most_rows = 1,
+                              .n_cols = n_cols[bits % 3],
+                              .n_out = 68000 + bits };
+        c.limit = limit_of(&c);
+        compare("trellis", &c, record_trellis);
+    }
+}
+
 // Through the matrix in BF16, or exactly, in F32, by parts of it where it is large.
 static void many_rows_and_exact_ones(void **state)
 {
@@ -191,6 +210,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(few_rows_of_all_bits),
         cmocka_unit_test(few_rows_of_real_sizes),
+        cmocka_unit_test(one_row_of_many_outputs),
         cmocka_unit_test(many_rows_and_exact_ones),
         cmocka_unit_test(three_matrices_at_once_of_few_rows),
         cmocka_unit_test(three_matrices_at_once_of_many_rows),

@@ -11,7 +11,7 @@ enum {
     TRELLIS_ROWS = 16,                                       // of activations, of a block
     TRELLIS_EXPAND_THREADS = 256,
     TRELLIS_HOPPER_THREADS = TRELLIS_WARPS * 32 + 32, // with a warp for epilogues
-    TRELLIS_HOPPER_BARRIER_WORDS = 16
+    TRELLIS_HOPPER_BARRIER_WORDS = 12
 };
 
 struct trellis_matrix { // of those that a launch multiplies
@@ -104,11 +104,21 @@ TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks
         sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
     return split_blocks * trellis_record_words(bytes, rows) * 4 + sums + codes;
 }
+// Whether a stage of trellis_hopper.cu has two quads: of 6 bits two blocks would not fit an SM, at 5 bits the
+// codes of one stage on their way are too few (3,452 GB/s where 3,617). And its ring's quads.
+TRELLIS_CONSTANT bool trellis_pairs(u32 bits)
+{
+    return bits <= 4;
+}
+TRELLIS_CONSTANT u32 trellis_hopper_depth(u32 bits)
+{
+    return trellis_pairs(bits) ? 4 : trellis_depth(bits);
+}
 // The same of a block of trellis_hopper.cu in a cluster of so many: barriers, twice the sums, and twice those
 // of the other blocks.
 TRELLIS_CONSTANT u32 trellis_hopper_shared_bytes(u32 bits, u32 split_blocks, u32 cluster)
 {
-    u32 more = TRELLIS_SHARERS + 2 * (cluster - 1);
-    return trellis_shared_bytes(bits, true, split_blocks, 1) +
-           (TRELLIS_HOPPER_BARRIER_WORDS + more * EXL3_BLOCK) * 4;
+    u32 codes = TRELLIS_WARPS * trellis_hopper_depth(bits) * 4 * trellis_pitch(bits, true) * 4,
+        sums = (2 * TRELLIS_SHARERS + 2 * (cluster - 1)) * EXL3_BLOCK * 4;
+    return TRELLIS_HOPPER_BARRIER_WORDS * 4 + split_blocks * trellis_record_words(true, 1) * 4 + sums + codes;
 }

@@ -1,7 +1,7 @@
 // trellis_hopper.cu - a product of one row with codes of the codebook MUL1, for Hopper; see trellis.h.
 //
-// Computes what trellis.cu does, by its parts (trellis_kernel.cuh). Bound by issuing instructions
-// (bench/results/2026-11-28-trellis.md).
+// Computes what trellis.cu does, by its parts (trellis_kernel.cuh). Bound by integer products and dot
+// products, and nearly by issuing instructions (bench/results/2026-11-28-trellis.md).
 //
 //   grid: (walkers, splits); with 2, 4 or 8 splits, these are a cluster
 //
@@ -43,24 +43,32 @@ static __device__ __forceinline__ void wait_for_cluster(u32 barrier, u32 parity)
 template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true, 1> {
     typedef trellis_kernel<BITS, true, 1> kernel;
     using kernel::p, kernel::all, kernel::ring, kernel::records, kernel::lane, kernel::warp, kernel::m,
-        kernel::column, kernel::block_out, kernel::n_blocks;
+        kernel::column, kernel::block_out, kernel::n_blocks, kernel::sums, kernel::source, kernel::stride,
+        kernel::left, kernel::to, kernel::words, kernel::stage;
+    typedef typename kernel::record record;
 
-    // Blocks of outputs take turns with two of each: the warps' sums are full or empty, those of the
-    // cluster's other blocks have met or were read.
-    u32 full, empty, met, read;
+    // A stage of the ring is a block of columns, two quads: one wait, one address and one test for both.
+    static constexpr bool PAIRS = trellis_pairs(BITS);
+    static constexpr u32 QUAD = kernel::STAGE, STAGE = 2 * QUAD;
+
+    u32 ahead;           // the block of all matrices' outputs of which stages are fetched
+    u32 numbers, scales; // where this lane's activations and the scale of the first block of columns lie
+
+    // Blocks of outputs take turns with two of each: the warps' sums are empty, those of the cluster's other
+    // blocks have met or were read.
+    u32 empty, met, read;
     f32 (*others)[EXL3_BLOCK]; // [2][CLUSTER - 1]
 
     __device__ __forceinline__ trellis_row(const struct trellis_params &params, u32 *shared)
         : kernel(params, shared + TRELLIS_HOPPER_BARRIER_WORDS)
     {
-        full = shared_place(shared);
-        empty = full + 16;
-        met = full + 32;
-        read = full + 48;
+        empty = shared_place(shared);
+        met = empty + 16;
+        read = empty + 32;
         others = all + 2 * TRELLIS_SHARERS;
-        ring += (TRELLIS_SHARERS + 2 * (CLUSTER - 1)) * EXL3_BLOCK;
+        warp = __shfl_sync(~0u, warp, 0); // so the compiler sees that branches on it do not diverge
+        ring = (u32 *)(others + 2 * (CLUSTER - 1)) + warp * trellis_hopper_depth(BITS) * QUAD / 4;
         if (threadIdx.x < 2) {
-            barrier_begin(full + threadIdx.x * 8, TRELLIS_WARPS);
             barrier_begin(empty + threadIdx.x * 8, 1);
             barrier_begin(met + threadIdx.x * 8, CLUSTER > 1 ? 32 * (CLUSTER - 1) : 1);
             barrier_begin(read + threadIdx.x * 8, 1);
@@ -81,6 +89,88 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
     {
         asm volatile("bar.sync 1, %0;" ::"n"(TRELLIS_WARPS * 32) : "memory");
     }
+    // Stages follow each other without a gap, through all blocks of outputs that this one walks.
+    __device__ __forceinline__ void begin_pairs()
+    {
+        to = shared_place(ring + lane / 8 * kernel::PITCH + lane % 8 * 4);
+        keep(to);
+        words = shared_place(ring + lane % 4 * kernel::PITCH + lane / 4 * 4 * BITS);
+        keep(words);
+        numbers = shared_place(records + lane % 4 * record::LANE_WORDS);
+        keep(numbers);
+        scales = shared_place(records + record::SCALES);
+        keep(scales);
+        stage = 0;
+        fetch_of(blockIdx.x);
+        fetch_pair(0);
+    }
+    __device__ __forceinline__ u32 n_quads() const
+    {
+        return this->end_quad() - this->first_quad();
+    }
+    __device__ __forceinline__ void fetch_of(u32 block)
+    {
+        u32 first = this->first_quad(), n = n_quads();
+
+        ahead = block;
+        this->fetch_from(first / 2 * 2, block);
+        left = n > 0 ? (i32)((first % 2 + n + 1) / 2) : 0;
+    }
+    __device__ __forceinline__ void fetch_pair(u32 at)
+    {
+        if (left == 0 && ahead + gridDim.x < p.blocks_out)
+            fetch_of(ahead + gridDim.x);
+        const u32 *second = (const u32 *)((const u8 *)source + stride);
+        if (left > 0) {
+#pragma unroll
+            for (u32 i = 0; i < kernel::ROW_WORDS / 32; i++)
+                copy_to(to + at + i * 128, source + i * 32);
+#pragma unroll
+            for (u32 i = 0; i < kernel::ROW_WORDS / 32; i++)
+                copy_to(to + at + QUAD + i * 128, second + i * 32);
+        }
+        copies_close();
+        source = (const u32 *)((const u8 *)second + stride);
+        left--;
+    }
+    // As `multiply`, with one wait for two quads. Only the first and the last block of columns may have one
+    // that is another warp's.
+    __device__ __forceinline__ void multiply_pairs()
+    {
+        u32 first = this->first_quad(), last = n_quads() - 1, at = numbers + first / 2 * record::WORDS * 4,
+            scale_at = scales + first / 2 * record::WORDS * 4;
+        i32 quad = n_quads() > 0 ? -(i32)(first % 2) : 0; // 0: the first that is this warp's
+
+        keep(last);
+#pragma unroll
+        for (u32 i = 0; i < TRELLIS_TILES; i++)
+            sums[i][0][0] = sums[i][0][2] = 0;
+#pragma unroll 1
+        for (; quad <= (i32)last; quad += 2) {
+            i32 own[TRELLIS_TILES][1][4] = {};
+            copies_wait<0>();
+            __syncwarp(); // all have read the stage before
+            fetch_pair(stage ^ STAGE);
+            if ((u32)quad < last) {
+                this->step_of_row(words + stage, at, own);
+                this->step_of_row(words + stage + QUAD, at + record::QUAD_WORDS * 4, own);
+            } else {
+                u32 second = quad < 0;
+                this->step_of_row(words + stage + second * QUAD, at + second * record::QUAD_WORDS * 4, own);
+            }
+            stage ^= STAGE;
+            u32 word[1];
+            shared_words(scale_at, word);
+            f32 scale = __uint_as_float(word[0]);
+            at += record::WORDS * 4;
+            scale_at += record::WORDS * 4;
+#pragma unroll
+            for (u32 i = 0; i < TRELLIS_TILES; i++)
+#pragma unroll
+                for (u32 j = 0; j < 4; j += 2)
+                    sums[i][0][j] = __fmaf_rn((f32)own[i][0][j], scale, sums[i][0][j]);
+        }
+    }
     __device__ __forceinline__ void multiply_all()
     {
         const struct trellis_matrix *turned = nullptr;
@@ -97,9 +187,13 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
                 rows_meet();
                 turned = m;
             }
-            this->multiply();
-            if (column + gridDim.x < p.blocks_out)
-                this->begin_fetching(column + gridDim.x);
+            if constexpr (PAIRS)
+                multiply_pairs();
+            else {
+                this->multiply();
+                if (column + gridDim.x < p.blocks_out)
+                    this->begin_fetching(column + gridDim.x);
+            }
             leave_sums(turn);
         }
     }
@@ -109,14 +203,13 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
             wait_for_stage(empty + turn % 2 * 8, turn / 2 - 1 & 1);
         this->store_sums(all + turn % 2 * TRELLIS_SHARERS);
         __syncwarp();
-        if (lane == 0)
-            leave_stage(full + turn % 2 * 8);
+        asm volatile("bar.arrive %0, %1;" ::"r"(2 + turn % 2), "n"(TRELLIS_HOPPER_THREADS + 0) : "memory");
     }
 
     // By the ninth warp: the sums of four outputs a lane.
     __device__ __forceinline__ void take_sums(u32 turn, f32 (&v)[4])
     {
-        wait_for_stage(full + turn % 2 * 8, turn / 2 & 1);
+        asm volatile("bar.sync %0, %1;" ::"r"(2 + turn % 2), "n"(TRELLIS_HOPPER_THREADS + 0) : "memory");
         f32 offset = 0;
 #pragma unroll 4
         for (u32 b = 0; b < n_blocks; b++)
@@ -201,7 +294,10 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
     __device__ __forceinline__ void run()
     {
         if (warp<TRELLIS_WARPS &&this->n_rows> 0) {
-            this->begin_fetching(blockIdx.x);
+            if constexpr (PAIRS)
+                begin_pairs();
+            else
+                this->begin_fetching(blockIdx.x);
             this->prepare();
         }
         barriers_meet();

@@ -96,10 +96,10 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     {
         return n_blocks * 2 * (warp / TRELLIS_ACROSS + 1) / TRELLIS_SHARERS;
     }
-    // The first stages of a block of all matrices' outputs. Eight lanes copy each of a quad's tiles.
-    __device__ __forceinline__ void begin_fetching(u32 block)
+    // A quad of a block of all matrices' outputs is next. Eight lanes copy each of its tiles.
+    __device__ __forceinline__ void fetch_from(u32 quad, u32 block)
     {
-        u32 tile = (first_block * 2 + first_quad()) * 4 + lane / 8;
+        u32 tile = (first_block * 2 + quad) * 4 + lane / 8;
         const struct trellis_matrix *of = trellis_matrix_of(p, block);
         source = (const u32 *)of->codes +
                  ((u64)tile * (of->n_out / EXL3_TILE) + block * 8 + warp % TRELLIS_ACROSS * TRELLIS_TILES) *
@@ -107,6 +107,11 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                  lane % 8 * 4;
         stride = of->n_out / EXL3_TILE * 4 * 32 * BITS;
         keep(stride);
+    }
+    // The first stages of a block of all matrices' outputs.
+    __device__ __forceinline__ void begin_fetching(u32 block)
+    {
+        fetch_from(first_quad(), block);
         left = (i32)(end_quad() - first_quad());
         to = shared_place(ring + lane / 8 * PITCH + lane % 8 * 4);
         keep(to);
@@ -205,12 +210,12 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     {
         (dot<position_in_turn<BITS>(I)>(w, rows, into), ...);
     }
-    __device__ __forceinline__ void step_of_row(u32 at, sum (&into)[TRELLIS_TILES][EIGHTS][4])
+    __device__ __forceinline__ void step_of_row(u32 codes, u32 at, sum (&into)[TRELLIS_TILES][EIGHTS][4])
     {
         u32 rows[16], own[4 * BITS], w[4 * BITS + 1];
 
         shared_words(at, rows);
-        shared_words(words + stage, own);
+        shared_words(codes, own);
         w[0] = __shfl_xor_sync(~0u, own[4 * BITS - 1], 4); // a tile is a ring
 #pragma unroll
         for (u32 k = 0; k < 4 * BITS; k++)
@@ -278,7 +283,7 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
                 __syncwarp();
                 fetch(free);
                 if constexpr (HALVES_OF_TILES)
-                    step_of_row(at[0], own);
+                    step_of_row(words + stage, at[0], own);
                 else
                     step(at, own);
                 free = stage;
@@ -307,21 +312,37 @@ template <u32 BITS, bool BYTES, u32 ROWS> struct trellis_kernel {
     {
         f32(*own)[EXL3_BLOCK] = to + warp / TRELLIS_ACROSS * ROWS;
 
+        if constexpr (HALVES_OF_TILES) {
+            store_parts(own[0]);
+            return;
+        }
 #pragma unroll
         for (u32 i = 0; i < TRELLIS_TILES; i++)
 #pragma unroll
             for (u32 e = 0; e < EIGHTS * 4; e++) {
-                f32 v = sums[i][e / 4][e % 4];
-                if (HALVES_OF_TILES) { // each lane has a tile's part
-                    v += __shfl_xor_sync(~0u, v, 1);
-                    v += __shfl_xor_sync(~0u, v, 2);
-                }
-                u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2, tile = HALVES_OF_TILES ? lane / 8 : i,
-                    output = HALVES_OF_TILES ? lane / 4 % 2 * 4 + i : lane / 4,
-                    o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + tile) * 16 + e % 4 / 2 * 8 + output;
+                u32 row = e / 4 * 8 + lane % 4 * 2 + e % 2,
+                    o = (warp % TRELLIS_ACROSS * TRELLIS_TILES + i) * 16 + e % 4 / 2 * 8 + lane / 4;
                 if (row < n_rows)
-                    own[row][o] = v;
+                    own[row][o] = sums[i][e / 4][e % 4];
             }
+    }
+    // Of one row: four lanes have the parts of eight sums, and each gets two of them.
+    __device__ __forceinline__ void store_parts(f32 (&to)[EXL3_BLOCK])
+    {
+        bool second = lane & 1, fourth = lane & 2;
+        f32 v[4];
+
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            f32 upper = sums[i][0][0], lower = sums[i][0][2];
+            v[i] = (second ? lower : upper) + __shfl_xor_sync(~0u, second ? upper : lower, 1);
+        }
+#pragma unroll
+        for (u32 i = 0; i < 2; i++)
+            v[i] = (fourth ? v[i + 2] : v[i]) + __shfl_xor_sync(~0u, fourth ? v[i] : v[i + 2], 2);
+        u32 tile = warp % TRELLIS_ACROSS * TRELLIS_TILES + lane / 8;
+        *(float2 *)(to + tile * 16 + lane % 2 * 8 + lane / 4 % 2 * 4 + lane % 4 / 2 * 2) =
+            make_float2(v[0], v[1]);
     }
 
     // The sums of all warps, those of the first columns first, and of this split's offsets.
