@@ -104,8 +104,8 @@ TRELLIS_CONSTANT u32 trellis_shared_bytes(u32 bits, bool bytes, u32 split_blocks
         sums = TRELLIS_SHARERS * rows * EXL3_BLOCK * 4;
     return split_blocks * trellis_record_words(bytes, rows) * 4 + sums + codes;
 }
-// Whether a stage of trellis_hopper.cu has two quads: of 6 bits two blocks would not fit an SM, at 5 bits the
-// codes of one stage on their way are too few (3,452 GB/s where 3,617). And its ring's quads.
+// Whether a stage of trellis_hopper.cu has two quads: of 6 bits two blocks would not fit an SM, 5 bits were
+// slower so (3,452 GB/s where 3,617). And its ring's quads.
 TRELLIS_CONSTANT bool trellis_pairs(u32 bits)
 {
     return bits <= 4;

@@ -66,7 +66,8 @@ template <u32 BITS, u32 CLUSTER> struct trellis_row : trellis_kernel<BITS, true,
         met = empty + 16;
         read = empty + 32;
         others = all + 2 * TRELLIS_SHARERS;
-        warp = __shfl_sync(~0u, warp, 0); // so the compiler sees that branches on it do not diverge
+        if constexpr (BITS != 5)              // 3,368 GB/s where 3,617
+            warp = __shfl_sync(~0u, warp, 0); // so the compiler sees that branches on it do not diverge
         ring = (u32 *)(others + 2 * (CLUSTER - 1)) + warp * trellis_hopper_depth(BITS) * QUAD / 4;
         if (threadIdx.x < 2) {
             barrier_begin(empty + threadIdx.x * 8, 1);
