@@ -135,9 +135,7 @@ struct product_panel product_panel(const struct weight_product *p, uint32_t pane
     }
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
-        result = (struct product_panel){ wide, wide_tiles(p),
-                                         p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows,
-                                         PANEL_ROWS };
+        result = (struct product_panel){ wide, wide_tiles(p), p->kernels->wide_rows[p->packing], PANEL_ROWS };
     }
     return result;
 }

@@ -48,7 +48,7 @@ struct product_kernels {
     product_tile_fn *const *exact[N_WEIGHT_QUANTS]; // [rows], PACKING_F32
     product_tile_fn *const *bf16;                   // [rows], PACKING_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;   // the widest tile of each
-    uint32_t wide_rows; // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
+    uint32_t wide_rows[N_PACKINGS];                 // and of wide
     pack_fn *pack;
     // Expands a panel into the layout of panel_wide.
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out);
@@ -141,9 +141,10 @@ static inline uint32_t product_block_first(const struct product_split *s, uint32
 {
     return (uint32_t)((uint64_t)s->n_rows * block / s->n_blocks);
 }
-// The size of the next tile of the rows [at, end), such that the rest splits evenly.
+// The size of the next tile of the rows [at, end), such that the rest splits evenly; fours where tiles are
+// large.
 static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max_rows)
 {
-    uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows;
-    return (n + n_tiles - 1) / n_tiles;
+    uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows, even = (n + n_tiles - 1) / n_tiles;
+    return max_rows < 16 || n_tiles == 1 ? even : (even + 3) / 4 * 4;
 }

@@ -131,6 +131,15 @@ VEC_INLINE void expand_header(const struct tile_place at, unsigned char *out, co
     }
 }
 
+VEC_INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const enum quant Q)
+{
+    UNROLL for (int g = 0; g < 8; g++) for (int v = 0; v < VECTORS; v++)
+    {
+        vi bytes = group(lines, Q, g, v);
+        memcpy(out + g * PANEL_LINE + v * (int)sizeof bytes, &bytes, sizeof bytes);
+    }
+}
+
 VEC_INLINE void expand_supers(const unsigned char *header, uint32_t n_cols, unsigned char *out,
                               const enum quant Q)
 {
@@ -143,18 +152,31 @@ VEC_INLINE void expand_supers(const unsigned char *header, uint32_t n_cols, unsi
         out += wide.header_bytes;
         for (uint32_t sub = 0; sub < SUPER_SUBS; sub++, header += s.sub_bytes, out += wide.sub_bytes) {
             prefetch(header, s.sub_bytes);
-            UNROLL for (int g = 0; g < 8; g++) for (int v = 0; v < VECTORS; v++)
-            {
-                vi bytes = group(header, Q, g, v);
-                memcpy(out + g * PANEL_LINE + v * (int)sizeof bytes, &bytes, sizeof bytes);
-            }
+            expand_lines(header, out, Q);
         }
+    }
+}
+
+VEC_INLINE void expand_blocks(const unsigned char *header, uint32_t n_cols, unsigned char *out,
+                              const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q], wide = panel_wide(Q);
+
+    for (uint32_t n = n_cols / PANEL_SUB; n; n--) {
+        prefetch(header, panel_block_bytes(Q));
+        for (int v = 0; v < VECTORS; v++)
+            vf_store((float *)(void *)out + v * VF, halves_to_float(header, v));
+        expand_lines(header + s.header_bytes, out + wide.header_bytes, Q);
+        header += panel_block_bytes(Q);
+        out += wide.header_bytes + wide.sub_bytes;
     }
 }
 
 SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
 {
-    if (q == QUANT_Q4_K)
+    if (q == QUANT_Q4_0)
+        expand_blocks(panel, n_cols, out, QUANT_Q4_0);
+    else if (q == QUANT_Q4_K)
         expand_supers(panel, n_cols, out, QUANT_Q4_K);
     else if (q == QUANT_Q5_K)
         expand_supers(panel, n_cols, out, QUANT_Q5_K);
@@ -162,31 +184,44 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
         expand_supers(panel, n_cols, out, QUANT_Q6_K);
 }
 
-#define TILE_WIDE(kind, Q, C)                                              \
-    SIMD static void wide_##kind##_##Q##_##C(const struct product_tile *t) \
-    {                                                                      \
-        clear(t->y, C);                                                    \
-        tile_supers(t, QUANT_##Q, C, DOT_##kind, true);                    \
-    }
-#define WIDE_NAME(kind, Q, C) , wide_##kind##_##Q##_##C
-#define WIDE_TILES(Q, kind)        \
-    UP_TO_ROWS(TILE_WIDE, kind, Q) \
-    static product_tile_fn *const wide_##kind##_##Q[] = { NULL UP_TO_ROWS(WIDE_NAME, kind, Q) };
-#define WIDE_FORMATS(X, kind) X(Q4_K, kind) X(Q5_K, kind) X(Q6_K, kind)
-#define WIDE_ENTRY(Q, kind)   [QUANT_##Q] = wide_##kind##_##Q,
-WIDE_FORMATS(WIDE_TILES, MADD)
-WIDE_FORMATS(WIDE_TILES, VNNI)
+#include "gemm/cpu/tile_wide_avx2.h"
 
-QUANT_BLOCK_FORMATS(INT_TILES, MADD)
-QUANT_BLOCK_FORMATS(INT_TILES, VNNI)
-QUANT_FORMATS(EXACT_TILES, EXACT)
+// clang-format off
+#define WIDE_MADD(Q, LAST)                                                \
+    SIMD static void wide_MADD_##Q##_##LAST(const struct product_tile *t) \
+    {                                                                     \
+        tile_wide(t, QUANT_##Q, LAST);                                    \
+    }
+#define FOUR(Q) wide_MADD_##Q##_1, wide_MADD_##Q##_2, wide_MADD_##Q##_3, wide_MADD_##Q##_0
+#define WIDE_MADD_TILES(Q)                                          \
+    WIDE_MADD(Q, 0) WIDE_MADD(Q, 1) WIDE_MADD(Q, 2) WIDE_MADD(Q, 3) \
+    static product_tile_fn *const wide_MADD_##Q[WIDE_ROWS + 1] = { NULL, FOUR(Q), FOUR(Q), FOUR(Q), FOUR(Q) };
+#define WIDE_VNNI(kind, Q, C)                                         \
+    SIMD static void wide_VNNI_##Q##_##C(const struct product_tile *t) \
+    {                                                                 \
+        clear(t->y, C);                                               \
+        tile_supers(t, QUANT_##Q, C, DOT_VNNI, true);                 \
+    }
+#define WIDE_NAME(kind, Q, C) , wide_VNNI_##Q##_##C
+#define WIDE_VNNI_TILES(Q)         \
+    UP_TO_ROWS(WIDE_VNNI, VNNI, Q) \
+    static product_tile_fn *const wide_VNNI_##Q[] = { NULL UP_TO_ROWS(WIDE_NAME, VNNI, Q) };
+WIDE_MADD_TILES(Q4_0) WIDE_MADD_TILES(Q4_K) WIDE_MADD_TILES(Q5_K) WIDE_MADD_TILES(Q6_K)
+WIDE_VNNI_TILES(Q4_K) WIDE_VNNI_TILES(Q5_K) WIDE_VNNI_TILES(Q6_K)
+    // clang-format on
+
+    QUANT_BLOCK_FORMATS(INT_TILES, MADD) QUANT_BLOCK_FORMATS(INT_TILES, VNNI)
+        QUANT_FORMATS(EXACT_TILES, EXACT)
 
 #include "gemm/cpu/tile_file.h"
 
 // clang-format off
-#define MORE(kind) .file = product_file_tiles, .file_rows = TILE_ROWS, .expand = expand, \
-                   .wide = { WIDE_FORMATS(WIDE_ENTRY, kind) }
-const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD, MORE(MADD)),
-                             product_avx_vnni = PRODUCT_KERNELS(VNNI, MORE(VNNI));
+#define MORE(kind, ROWS, ...) .file = product_file_tiles, .file_rows = TILE_ROWS, .expand = expand, \
+    .wide = { [QUANT_Q4_K] = wide_##kind##_Q4_K, [QUANT_Q5_K] = wide_##kind##_Q5_K, \
+              [QUANT_Q6_K] = wide_##kind##_Q6_K, __VA_ARGS__ }, \
+    .wide_rows = { [PACKING_INT8] = ROWS, [PACKING_INT8_SUPER] = ROWS }
+const struct product_kernels
+    product_avx2 = PRODUCT_KERNELS(MADD, MORE(MADD, WIDE_ROWS, [QUANT_Q4_0] = wide_MADD_Q4_0)),
+    product_avx_vnni = PRODUCT_KERNELS(VNNI, MORE(VNNI, TILE_ROWS, ));
 // clang-format on
 #endif

@@ -654,11 +654,13 @@ SIMD static void store(const struct product_store *s)
     .integer_rows = ROWS_INT, .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise,    \
     .quantise_super = quantise_super, .store = store, .pack = pack_avx512, .file_rows = ROWS_FILE, \
     .file = product_file_tiles
-#define BF16 .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16
+#define SUPER_ROWS [PACKING_INT8_SUPER] = ROWS_INT
+#define BF16       .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16
 
-const struct product_kernels product_avx512 = { COMMON, .wide = { WIDE } };
-const struct product_kernels product_avx512_bf16 = { COMMON, BF16, .wide = { WIDE } };
+const struct product_kernels product_avx512 = { COMMON, .wide = { WIDE }, .wide_rows = { SUPER_ROWS } };
+const struct product_kernels product_avx512_bf16 = { COMMON, BF16, .wide = { WIDE },
+                                                     .wide_rows = { SUPER_ROWS } };
 const struct product_kernels product_amx = { COMMON, BF16,
                                              .wide = { WIDE, QUANT_SIGNED_FORMATS(AMX_ENTRY, ) },
-                                             .wide_rows = AMX_ROWS };
+                                             .wide_rows = { SUPER_ROWS, [PACKING_INT8] = AMX_ROWS } };
 #endif

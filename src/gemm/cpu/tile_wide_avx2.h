@@ -1,0 +1,192 @@
+// tile_wide_avx2.h - tiles on expanded panels for AVX2 without VNNI, included by tile_avx2.c: what prompts
+// take.
+//
+// 16 rows of W and up to 4 of X are computed at a time, as in tile_vec.h, whose chain of fp32 operations
+// every output keeps. A core takes up to six instructions a cycle, so that each that is no multiplication or
+// addition shows: addresses are a pointer for each row, and what depends on X alone is worked out once for
+// 256 columns (wide_x_avx2.h). All rows of a tile use a block of W while it lies in the first cache.
+#include "gemm/cpu/wide_x_avx2.h"
+
+enum { WIDE_ROWS = 16 };
+
+// 16 rows of W, the first of up to four rows of X, and their sums.
+struct wide_part {
+    const unsigned char *w;
+    const int8_t *x;
+    size_t stride; // of X
+    float *y;      // [rows][32]
+};
+
+// Rows of X as addresses that the compiler does not work out again.
+VEC_INLINE void rows_of(const int8_t *x[TILE_ROWS], const struct wide_part p, const int C)
+{
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        x[c] = c ? x[c - 1] + p.stride : p.x;
+        LOADED_HERE(x[c]);
+    }
+}
+
+// In memory until it is used: the compiler would keep it in a general register, and shift it there.
+VEC_INLINE __m256i broadcast_here(const void *p)
+{
+    __m256i v = broadcast(p);
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+// sum += W * X over n_groups groups of four columns.
+VEC_INLINE void add_products(__m256i sum[PASS][TILE_ROWS], const unsigned char *lines,
+                             const int8_t *const x[TILE_ROWS], const int n_groups, const int C)
+{
+    UNROLL for (int g = 0; g < n_groups; g++)
+    {
+        __m256i w0 = (__m256i)line(lines, g, 0), w1 = (__m256i)line(lines, g, 1);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            __m256i four = broadcast(x[c] + 4 * g);
+            sum[0][c] = dot_16(sum[0][c], w0, four);
+            sum[1][c] = dot_16(sum[1][c], w1, four);
+        }
+    }
+}
+
+// A block of 32 columns of Q4_0. to_scale, to_minus_sum: bytes from its integers of a row of X.
+VEC_INLINE void wide_block(struct wide_part p, size_t to_scale, size_t to_minus_sum, const int C)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+
+    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
+        const int8_t *x[TILE_ROWS];
+        __m256i sum[PASS][TILE_ROWS];
+        vf d[PASS];
+        ROLLED(v);
+        LOADED_HERE(p.y);
+        rows_of(x, p, C);
+        UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) sum[i][c] =
+            _mm256_setzero_si256();
+        add_products(sum, p.w + PANEL_LINE, x, 8, C);
+        UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            vi begin = (vi)broadcast_here(x[c] + to_minus_sum) << panel_shapes[QUANT_Q4_0].offset_bits;
+            vf scale = (vf)broadcast(x[c] + to_scale);
+            UNROLL for (int i = 0; i < PASS; i++)
+            {
+                float *y = p.y + c * PANEL_ROWS + i * VF;
+                vi whole = (vi)_mm256_madd_epi16(sum[i][c], ones) + begin;
+                vf_store(y, vf_fma(to_float(whole), vf_mul(d[i], scale), vf_load(y)));
+            }
+        }
+    }
+}
+
+// LAST: rows of X beyond whole fours.
+VEC_INLINE void wide_blocks(const struct product_tile *t, const int LAST)
+{
+    const size_t stride = t->x_stride;
+    const uint32_t n_rows = t->n_rows, n_cols = t->n_cols;
+    const unsigned char *w = t->w;
+
+    for (uint32_t at = 0; at < n_cols; at += PANEL_SUB, w += 9 * PANEL_LINE) {
+        struct wide_part p = { w, (const int8_t *)t->x + at, stride, t->y };
+        size_t to_scale = n_cols - at + at / PANEL_SUB * sizeof(float),
+               to_minus_sum = to_scale + n_cols / PANEL_SUB * sizeof(float);
+        for (uint32_t r = 0; r + TILE_ROWS <= n_rows; r += TILE_ROWS) {
+            wide_block(p, to_scale, to_minus_sum, TILE_ROWS);
+            p.x += TILE_ROWS * stride;
+            p.y += TILE_ROWS * PANEL_ROWS;
+        }
+        if (LAST)
+            wide_block(p, to_scale, to_minus_sum, LAST);
+    }
+}
+
+// A unit: its sums go to p.y. p.w: its scales; lines: from there to its lines.
+VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x *rows, const int unit,
+                          const enum quant Q, const int C)
+{
+    const bool by16 = panel_by_16(panel_shapes[Q].scales);
+    const int sub = by16 ? unit / 2 : unit;
+
+    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
+        const int8_t *x[TILE_ROWS];
+        __m256i sum[PASS][TILE_ROWS];
+        vf d[PASS];
+        ROLLED(v);
+        LOADED_HERE(p.y);
+        rows_of(x, p, C);
+        UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] =
+            Q == QUANT_Q4_K ? _mm256_setzero_si256() : broadcast(rows[c].begin[unit]);
+        add_products(sum, p.w + lines, x, by16 ? 4 : 8, C);
+        UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            __m256i factors = broadcast(rows[c].factors[sub]);
+            UNROLL for (int i = 0; i < PASS; i++)
+            {
+                float *y = p.y + c * PANEL_ROWS + i * VF;
+                vi whole = (vi)_mm256_madd_epi16(sum[i][c], factors);
+                if (Q == QUANT_Q5_K)
+                    whole += (vi)broadcast(&rows[c].end[sub]);
+                vf_store(y, vf_fma(to_float(whole), d[i], vf_load(y)));
+            }
+        }
+    }
+}
+
+VEC_INLINE void wide_super(const struct product_tile *t, uint32_t block, const unsigned char *w,
+                           const enum quant Q, const int C)
+{
+    const struct panel_shape s = panel_wide(Q);
+    const bool by16 = panel_by_16(s.scales);
+    _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
+    struct wide_x rows[TILE_ROWS];
+    struct tile_place at = { .t = t, .header = w, .block = block, .wide = true, .sums = sums };
+    struct wide_part p = { w, super_of(at, 0)->q, t->x_stride, sums[0] };
+
+    clear(sums[0], C);
+    UNROLL for (int c = 0; c < C; c++) wide_x_of(rows + c, super_of(at, c), Q);
+    for (int unit = 0; unit < (by16 ? 16 : 8); unit++) {
+        size_t lines = s.header_bytes + (size_t)unit * (by16 ? 3 : 7) * PANEL_LINE;
+        wide_unit(p, lines, rows, unit, Q, C);
+        p.w += PANEL_LINE;
+        p.x += by16 ? 16 : 32;
+    }
+    for (int v = 0; v < VECTORS; v++) {
+        if (panel_has_mins(s.scales))
+            subtract_mins(at, s.scales, C, v);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            float *y = t->y + c * PANEL_ROWS + v * VF;
+            vf_store(y, vf_fma(vf_load(sums[c] + v * VF), vf_set(super_of(at, c)->scale), vf_load(y)));
+        }
+    }
+}
+
+VEC_INLINE void wide_supers(const struct product_tile *t, const enum quant Q, const int LAST)
+{
+    const struct panel_shape s = panel_wide(Q);
+    const unsigned char *w = t->w;
+
+    for (uint32_t block = 0; block < t->n_cols / PANEL_SUPER; block++) {
+        struct product_tile part = *t;
+        for (uint32_t r = 0; r + TILE_ROWS <= t->n_rows; r += TILE_ROWS) {
+            wide_super(&part, block, w, Q, TILE_ROWS);
+            part.x += TILE_ROWS * t->x_stride;
+            part.y += TILE_ROWS * PANEL_ROWS;
+        }
+        if (LAST)
+            wide_super(&part, block, w, Q, LAST);
+        w += s.header_bytes + SUPER_SUBS * s.sub_bytes;
+    }
+}
+
+VEC_INLINE void tile_wide(const struct product_tile *t, const enum quant Q, const int LAST)
+{
+    clear(t->y, (int)t->n_rows);
+    if (Q == QUANT_Q4_0)
+        wide_blocks(t, LAST % TILE_ROWS);
+    else
+        wide_supers(t, Q, LAST % TILE_ROWS);
+}
