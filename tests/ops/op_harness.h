@@ -137,8 +137,9 @@ static inline void bench_block(enum quant q, unsigned char *block)
     }
 }
 
-static inline const struct weight *bench_weight(struct bench *b, enum quant q, uint32_t n_rows,
-                                                uint32_t n_cols)
+static inline const struct weight *bench_weight_of(struct bench *b, enum quant q, uint32_t n_rows,
+                                                   uint32_t n_cols,
+                                                   void (*block)(enum quant, unsigned char *))
 {
     const struct quant_info *info = quant_info(q);
     uint64_t bytes = (uint64_t)n_rows * n_cols / info->block_elements * info->block_bytes;
@@ -146,7 +147,7 @@ static inline const struct weight *bench_weight(struct bench *b, enum quant q, u
     struct err err = { 0 };
 
     for (uint64_t i = 0; i < bytes; i += info->block_bytes)
-        bench_block(q, data + i);
+        block(q, data + i);
     struct weight_source source = { .data = data,
                                     .bytes = bytes,
                                     .n_rows = n_rows,
@@ -158,6 +159,12 @@ static inline const struct weight *bench_weight(struct bench *b, enum quant q, u
     struct weight *w = &b->weights[b->n_weights++];
     assert_ok(weight_create(b->device, &source, w, &err), &err);
     return w;
+}
+
+static inline const struct weight *bench_weight(struct bench *b, enum quant q, uint32_t n_rows,
+                                                uint32_t n_cols)
+{
+    return bench_weight_of(b, q, n_rows, n_cols, bench_block);
 }
 
 static inline struct step *bench_step(struct bench *b)
