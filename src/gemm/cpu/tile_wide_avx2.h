@@ -135,50 +135,68 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
     }
 }
 
-VEC_INLINE void wide_super(const struct product_tile *t, uint32_t block, const unsigned char *w,
-                           const enum quant Q, const int C)
+// Takes the minimums from the sums of a block of 256, and adds them to y, times the scale of X.
+VEC_INLINE void wide_end(struct wide_part p, const float *sums,
+                         const struct product_super *const x[TILE_ROWS], const bool mins, const int C)
+{
+    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF, sums += PASS * VF) {
+        acc_t acc;
+        ROLLED(v);
+        LOADED_HERE(p.y);
+        UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] = (vi){ 0 };
+        UNROLL for (int pair = 0; pair < SUPER_SUBS / 2 && mins; pair++) UNROLL for (int c = 0; c < C; c++)
+            UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
+                add_pairs(acc[i][c], line(p.w, SUPER_SUBS + pair, i), x[c]->sums_32 + 2 * pair);
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++)
+        {
+            float *y = p.y + c * PANEL_ROWS + i * VF;
+            vf sum = vf_load(sums + c * PANEL_ROWS + i * VF);
+            if (mins)
+                sum = vf_fma(-(vf)line(p.w, SUPER_SUBS * 3 / 2, i), to_float(acc[i][c]), sum);
+            vf_store(y, vf_fma(sum, vf_set(x[c]->scale), vf_load(y)));
+        }
+    }
+}
+
+VEC_INLINE void wide_super(struct wide_part p, const enum quant Q, const int C)
 {
     const struct panel_shape s = panel_wide(Q);
     const bool by16 = panel_by_16(s.scales);
     _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
+    const struct product_super *x[TILE_ROWS];
     struct wide_x rows[TILE_ROWS];
-    struct tile_place at = { .t = t, .header = w, .block = block, .wide = true, .sums = sums };
-    struct wide_part p = { w, super_of(at, 0)->q, t->x_stride, sums[0] };
+    struct wide_part unit = { p.w, p.x, p.stride, sums[0] };
 
     clear(sums[0], C);
-    UNROLL for (int c = 0; c < C; c++) wide_x_of(rows + c, super_of(at, c), Q);
-    for (int unit = 0; unit < (by16 ? 16 : 8); unit++) {
-        size_t lines = s.header_bytes + (size_t)unit * (by16 ? 3 : 7) * PANEL_LINE;
-        wide_unit(p, lines, rows, unit, Q, C);
-        p.w += PANEL_LINE;
-        p.x += by16 ? 16 : 32;
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        x[c] = (const struct product_super *)(const void *)(p.x + (size_t)c * p.stride);
+        wide_x_of(rows + c, x[c], Q);
     }
-    for (int v = 0; v < VECTORS; v++) {
-        if (panel_has_mins(s.scales))
-            subtract_mins(at, s.scales, C, v);
-        UNROLL for (int c = 0; c < C; c++)
-        {
-            float *y = t->y + c * PANEL_ROWS + v * VF;
-            vf_store(y, vf_fma(vf_load(sums[c] + v * VF), vf_set(super_of(at, c)->scale), vf_load(y)));
-        }
+    for (int i = 0; i < (by16 ? 16 : 8); i++) {
+        wide_unit(unit, s.header_bytes + (size_t)i * (by16 ? 3 : 7) * PANEL_LINE, rows, i, Q, C);
+        unit.w += PANEL_LINE;
+        unit.x += by16 ? 16 : 32;
     }
+    wide_end(p, sums[0], x, panel_has_mins(s.scales), C);
 }
 
 VEC_INLINE void wide_supers(const struct product_tile *t, const enum quant Q, const int LAST)
 {
     const struct panel_shape s = panel_wide(Q);
-    const unsigned char *w = t->w;
+    const unsigned char *w = t->w, *x = t->x;
 
-    for (uint32_t block = 0; block < t->n_cols / PANEL_SUPER; block++) {
-        struct product_tile part = *t;
+    for (uint32_t n = t->n_cols / PANEL_SUPER; n; n--) {
+        struct wide_part p = { w, (const int8_t *)x, t->x_stride, t->y };
         for (uint32_t r = 0; r + TILE_ROWS <= t->n_rows; r += TILE_ROWS) {
-            wide_super(&part, block, w, Q, TILE_ROWS);
-            part.x += TILE_ROWS * t->x_stride;
-            part.y += TILE_ROWS * PANEL_ROWS;
+            wide_super(p, Q, TILE_ROWS);
+            p.x += TILE_ROWS * p.stride;
+            p.y += TILE_ROWS * PANEL_ROWS;
         }
         if (LAST)
-            wide_super(&part, block, w, Q, LAST);
+            wide_super(p, Q, LAST);
         w += s.header_bytes + SUPER_SUBS * s.sub_bytes;
+        x += sizeof(struct product_super);
     }
 }
 
