@@ -16,7 +16,16 @@ struct conv_row {
     float (*past)[CONV_TILE];            // [kernel - 1] inputs of the rows before; moved on by one row
 };
 
-// Some columns of a head's state, and a row that moves them on.
+// What a row tells of a head's state, the same for all its columns.
+struct scan_gates {
+    float decay, factor;      // factor: of the rule, or of v
+    float q_factor, k_factor; // of q and k as they lie in memory
+    float qk;                 // q^T k, with both factors
+};
+
+// Some columns of a head's state, and a row that moves them on. The vector kernels leave what a row adds to
+// the state until the next row reads it, so that a row takes one walk over the state: with written,
+// S = last_decay S + last_k last^T is still to be done.
 enum { SCAN_TILE = 32 };
 struct scan_row {
     const float *q, *k;        // [d_k]
@@ -25,7 +34,11 @@ struct scan_row {
     float (*state)[SCAN_TILE]; // [d_k]; all columns are numbers
     uint32_t d_k, n;
     bool delta;
-    float decay, factor, skip; // factor: of the rule, or of v
+    float skip;
+    struct scan_gates gates;
+    bool written;
+    const float *last_k;
+    float last_decay, last[SCAN_TILE];
 };
 
 struct gated_norm_group {

@@ -74,7 +74,9 @@ struct row_kernels {
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row,
                        struct head_range heads);
     void (*conv_row)(const struct conv_row *row);
-    void (*scan_row)(const struct scan_row *row);
+    void (*scan_row)(struct scan_row *row);
+    // Writes the state behind the row, [d_k] lines of n.
+    void (*scan_give)(struct scan_row *row, float *to, size_t stride);
     void (*gated_norm)(const struct gated_norm_group *group);
     void (*lora_down)(const struct lora_down *d);
     void (*lora_up)(const struct lora_up *u);

@@ -16,6 +16,7 @@ const struct row_kernels row_kernels_avx512_bf16 = { .rmsnorm = rmsnorm_avx512_b
                                                      .rope_store = rope_store_avx512_bf16,
                                                      .conv_row = conv_row_avx512_bf16,
                                                      .scan_row = scan_row_avx512_bf16,
+                                                     .scan_give = scan_give_avx512_bf16,
                                                      .gated_norm = gated_norm_avx512_bf16,
                                                      .lora_down = lora_down_avx512_bf16,
                                                      .lora_up = lora_up_avx512_bf16,
