@@ -80,19 +80,12 @@ static float softplus(float x)
     return x > 20 ? x : log1pf(expf(x)); // beyond, they are the same number
 }
 
-static float dot(const float *a, const float *b, uint32_t n)
+static float dot_plain(const float *a, const float *b, uint32_t n)
 {
-    enum { LANES = 16 }; // sums: one alone would wait for each addition
-    float sums[LANES] = { 0 }, sum = 0;
-    uint32_t i = 0;
+    float sum = 0;
 
-    for (; i + LANES <= n; i += LANES)
-        for (uint32_t j = 0; j < LANES; j++)
-            sums[j] += a[i + j] * b[i + j];
-    for (; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         sum += a[i] * b[i];
-    for (uint32_t j = 0; j < LANES; j++)
-        sum += sums[j];
     return sum;
 }
 
@@ -128,7 +121,14 @@ static void prefetch_row(const struct cpu_call *call, const struct scan_place *p
     prefetch(values_at(call, p, r), SCAN_TILE);
 }
 
-static struct scan_gates gates_of(const struct cpu_call *call, uint32_t head, uint32_t r)
+struct scan_kernel { // as in row_kernels.h
+    void (*row)(struct scan_row *row);
+    void (*give)(struct scan_row *row, float *to, size_t stride);
+    float (*dot)(const float *a, const float *b, uint32_t n);
+};
+
+static struct scan_gates gates_of(const struct cpu_call *call, uint32_t head, uint32_t r,
+                                  struct scan_kernel kernel)
 {
     const struct scan_args *args = cpu_args(call);
     const float *a = cpu_base(call, SCAN_A), *bias = cpu_base(call, SCAN_DT_BIAS),
@@ -139,20 +139,15 @@ static struct scan_gates gates_of(const struct cpu_call *call, uint32_t head, ui
     if (args->flags & SCAN_DELTA) {
         const float *beta = cpu_row(call, SCAN_BETA, r);
         g.factor = 1 / (1 + expf(-beta[args->beta_at + head]));
-        g.q_factor = 1 / sqrtf(dot(q, q, args->d_k) + SCAN_EPS) / sqrtf((float)args->d_k);
-        g.k_factor = 1 / sqrtf(dot(k, k, args->d_k) + SCAN_EPS);
+        g.q_factor = 1 / sqrtf(kernel.dot(q, q, args->d_k) + SCAN_EPS) / sqrtf((float)args->d_k);
+        g.k_factor = 1 / sqrtf(kernel.dot(k, k, args->d_k) + SCAN_EPS);
     } else {
         g.factor = step = fminf(fmaxf(step, args->t_min), args->t_max);
     }
     g.decay = expf((args->flags & SCAN_LOG_A ? -expf(a[head]) : a[head]) * step);
-    g.qk = g.q_factor * g.k_factor * dot(q, k, args->d_k);
+    g.qk = g.q_factor * g.k_factor * kernel.dot(q, k, args->d_k);
     return g;
 }
-
-struct scan_kernel {
-    void (*row)(struct scan_row *row);
-    void (*give)(struct scan_row *row, float *to, size_t stride); // the state behind the last row
-};
 
 // gates: of each row.
 static void scan_tile(const struct cpu_call *call, struct scan_place p, const struct scan_gates *gates,
@@ -192,7 +187,7 @@ static void scan_tiles(const struct cpu_call *call, uint32_t first, uint32_t las
         struct scan_place p = { tile / n, tile % n * SCAN_TILE };
         for (uint32_t r = 0; r < call->step->n_rows && (tile == first || p.first == 0); r++) {
             prefetch_row(call, &p, r + ROWS_AHEAD);
-            gates[r] = gates_of(call, p.head, r);
+            gates[r] = gates_of(call, p.head, r, kernel);
         }
         scan_tile(call, p, gates, kernel);
     }
@@ -201,12 +196,13 @@ static void scan_tiles(const struct cpu_call *call, uint32_t first, uint32_t las
 static void scan_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
     (void)phase;
-    scan_tiles(call, first, last, (struct scan_kernel){ scan_row_plain, scan_give_plain });
+    scan_tiles(call, first, last, (struct scan_kernel){ scan_row_plain, scan_give_plain, dot_plain });
 }
 
 static void scan_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
-    scan_tiles(call, range.first, range.last, (struct scan_kernel){ rows->scan_row, rows->scan_give });
+    scan_tiles(call, range.first, range.last,
+               (struct scan_kernel){ rows->scan_row, rows->scan_give, rows->dot });
 }
 ROW_KERNELS(scan_fast)
 

@@ -77,6 +77,7 @@ struct row_kernels {
     void (*scan_row)(struct scan_row *row);
     // Writes the state behind the row, [d_k] lines of n.
     void (*scan_give)(struct scan_row *row, float *to, size_t stride);
+    float (*dot)(const float *a, const float *b, uint32_t n);
     void (*gated_norm)(const struct gated_norm_group *group);
     void (*lora_down)(const struct lora_down *d);
     void (*lora_up)(const struct lora_up *u);

@@ -4,6 +4,7 @@
 #include "device/cpu/vec_avx2.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/recurrent_vec.h"
+#include "ops/vec/scan_vec.h"
 #include "ops/vec/lora_vec.h"
 #include "ops/vec/attend_vec.h"
 #include "ops/vec/attend_all_vec.h"
@@ -16,6 +17,7 @@ const struct row_kernels row_kernels_avx2 = { .rmsnorm = rmsnorm_avx2,
                                               .conv_row = conv_row_avx2,
                                               .scan_row = scan_row_avx2,
                                               .scan_give = scan_give_avx2,
+                                              .dot = dot_avx2,
                                               .gated_norm = gated_norm_avx2,
                                               .lora_down = lora_down_avx2,
                                               .lora_up = lora_up_avx2,

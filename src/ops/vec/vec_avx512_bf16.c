@@ -5,6 +5,7 @@
 #include "device/cpu/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/recurrent_vec.h"
+#include "ops/vec/scan_vec.h"
 #include "ops/vec/lora_vec.h"
 #include "ops/vec/attend_vec.h"
 #include "ops/vec/attend_all_vec.h"
@@ -17,6 +18,7 @@ const struct row_kernels row_kernels_avx512_bf16 = { .rmsnorm = rmsnorm_avx512_b
                                                      .conv_row = conv_row_avx512_bf16,
                                                      .scan_row = scan_row_avx512_bf16,
                                                      .scan_give = scan_give_avx512_bf16,
+                                                     .dot = dot_avx512_bf16,
                                                      .gated_norm = gated_norm_avx512_bf16,
                                                      .lora_down = lora_down_avx512_bf16,
                                                      .lora_up = lora_up_avx512_bf16,

@@ -4,6 +4,7 @@
 #include "device/cpu/vec_neon.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/recurrent_vec.h"
+#include "ops/vec/scan_vec.h"
 #include "ops/vec/lora_vec.h"
 #include "ops/vec/attend_vec.h"
 #include "ops/vec/attend_all_vec.h"
@@ -16,6 +17,7 @@ const struct row_kernels row_kernels_neon = { .rmsnorm = rmsnorm_neon,
                                               .conv_row = conv_row_neon,
                                               .scan_row = scan_row_neon,
                                               .scan_give = scan_give_neon,
+                                              .dot = dot_neon,
                                               .gated_norm = gated_norm_neon,
                                               .lora_down = lora_down_neon,
                                               .lora_up = lora_up_neon,
