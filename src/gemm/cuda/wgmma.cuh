@@ -125,6 +125,11 @@ static __device__ __forceinline__ void wgmma_order()
 {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
+// Waits for all groups but the last.
+static __device__ __forceinline__ void wgmma_wait_before()
+{
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
 static __device__ __forceinline__ void wgmma_finish()
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");

@@ -172,6 +172,24 @@ template <class K> struct staged_results {
         }
     }
 
+    // The same 16 rows, 16 bytes a lane at a time: where both warpgroups have the same tile, what bulk copies
+    // of single rows take to issue is time without products.
+    __device__ __forceinline__ void store_packed_rows(const struct staged_place &w) const
+    {
+        constexpr u32 words = K::N / 8;
+        u32 n_cols = t.pairs.packed_out.n_cols;
+        u8 *to = c.packed_at[w.matrix] + ((u64)w.first * n_cols + w.column) * 2;
+
+        __syncwarp();
+#pragma unroll 4
+        for (u32 i = 0; i < WARP_ROWS * words / 32; i++) {
+            u32 at = 32 * i + threadIdx.x % 32, row = at / words, word = at % words;
+            float4 v = load_shared(room + row * K::pitch + word * 16);
+            if (row < w.n_rows && word * 8 < w.n_columns)
+                *(float4 *)(to + (u64)row * n_cols * 2 + word * 16) = v;
+        }
+    }
+
     __device__ __forceinline__ void stage_rows(const f32 (&d)[K::N / 8][4],
                                                const struct staged_place &w) const
     {
@@ -220,6 +238,10 @@ template <class K> struct staged_results {
             stage_packed(d, w);
         else
             stage_rows(d, w);
+        if (K::packed && K::column_bytes == 1 && t.pairs.packed_out.form == PACKING_BF16_ROWS) {
+            store_packed_rows(w);
+            return;
+        }
         show_to_copies();
         if constexpr (K::packed)
             store_packed(w);
