@@ -421,11 +421,11 @@ static void an_encoders_layer_is_few_launches(void **state)
                     },
                     {
                         { "layernorm_warp_768", &gemm_packing_int8_wide },
-                        { "gemm_staged_int8_packed", &gemm_packing_rows },
+                        { "gemm_stationary_int8_packed", &gemm_packing_rows },
                         { "attend_all_hopper_64", &gemm_packing_int8_tiles },
-                        { "gemm_staged_int8", NULL },
+                        { "gemm_stationary_int8", NULL },
                         { "layernorm_warp_768", &gemm_packing_int8_wide },
-                        { "gemm_staged_int8_activated", &gemm_packing_int8_tiles },
+                        { "gemm_stationary_int8_activated", &gemm_packing_int8_tiles },
                         { "gemm_staged_int8", NULL },
                     } };
     enum { N = sizeof all[0] / sizeof *all[0], N_RESTS = 1 };

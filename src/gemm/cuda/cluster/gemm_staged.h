@@ -25,3 +25,15 @@ enum {
 #define STAGED_INT8_BYTES(activated, fp32)                                  \
     (STAGED_INT8_STAGES(activated, fp32) * (STAGED_INT8_STAGE_BYTES + 16) + \
      STAGED_ROOM_ROWS * STAGED_INT8_PITCH(activated, fp32) + STAGED_INT8_FACTORS + 128)
+
+// gemm_stationary_int8: the weights of 128 rows and up to 768 columns, and two rings of stages of 64 rows.
+enum {
+    STATIONARY_CHUNKS = 6, // of 128 columns
+    STATIONARY_CHUNK_BYTES = STAGED_INT8_WEIGHTS * INT8_CHUNK_COLUMNS,
+    STATIONARY_STAGE_BYTES = INT8_CHUNK_NUMBERS / 2 + 1024 // whose second part has the scales
+};
+#define STATIONARY_STAGES(activated, fp32) ((activated) ? 6 : (fp32) ? 3 : 5) // of a ring
+#define STATIONARY_BYTES(activated, fp32)                                     \
+    (STATIONARY_CHUNKS * STATIONARY_CHUNK_BYTES +                             \
+     2 * STATIONARY_STAGES(activated, fp32) * (STATIONARY_STAGE_BYTES + 16) + \
+     STAGED_ROOM_ROWS * STAGED_INT8_PITCH(activated, fp32) + STAGED_INT8_FACTORS + 256)

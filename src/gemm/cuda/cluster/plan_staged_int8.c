@@ -1,5 +1,5 @@
-// plan_staged_int8.c - launches of gemm_staged_int8: an encoder's products of many rows by Q8_0 weights of
-// one scale a row.
+// plan_staged_int8.c - launches of gemm_staged_int8 and gemm_stationary_int8: an encoder's products of many
+// rows by Q8_0 weights of one scale a row.
 #include "gemm/cuda/cluster/gemm_staged.h"
 #include "gemm/cuda/gemm_plan.h"
 
@@ -46,6 +46,22 @@ bool gemm_staged_int8_packs(const struct gemm_params *params, const struct tape_
            ((packing == &gemm_packing_bf16 && n_rows % 64 == 0) || packing == &gemm_packing_rows);
 }
 
+// Of gemm_stationary_int8: clusters that share the rows of each 256 weight rows; 0: it does not fit.
+static u32 stationary_shares(const struct cuda_plan *p, const struct cluster_params *c)
+{
+    const struct gemm_params *pairs = &c->tiles.pairs;
+    u32 wide = ROWS_CLUSTER * STAGED_INT8_WEIGHTS;
+
+    return pairs->packed_cols <= STATIONARY_CHUNKS * INT8_CHUNK_COLUMNS && 2 * c->matrix_pairs % wide == 0
+               ? p->device.n_sms / ROWS_CLUSTER / (2 * pairs->n_pairs / wide)
+               : 0;
+}
+
+static const char *const kernels[2][3] = {
+    { "gemm_staged_int8_packed", "gemm_staged_int8", "gemm_staged_int8_activated" },
+    { "gemm_stationary_int8_packed", "gemm_stationary_int8", "gemm_stationary_int8_activated" },
+};
+
 // params: of up to three matrices of one shape, as gemm_launch_joined fills them, or of one.
 void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *params, u32 max_rows)
 {
@@ -54,7 +70,8 @@ void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *p
     bool activated = pairs->mode == EPILOGUE_ACTIVATED, fp32 = pairs->add != 0;
     u32 n_tiles = divide_up(2 * pairs->n_pairs, STAGED_INT8_WEIGHTS) *
                   divide_up(max_rows, ROWS_CLUSTER * PACKED_TILE_ROWS),
-        most = p->device.n_sms / ROWS_CLUSTER;
+        most = p->device.n_sms / ROWS_CLUSTER, n_clusters = n_tiles < most ? n_tiles : most,
+        bytes = STAGED_INT8_BYTES(activated, fp32);
 
     c.end_row = max_rows;
     if (c.matrix_pairs == 0) {
@@ -63,12 +80,12 @@ void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *p
     }
     for (u32 m = 0; m * c.matrix_pairs < pairs->n_pairs; m++)
         CHECK(plan_view(p, &pairs->w[m], &c.tiles.w[m]));
-    cuda_launch_add(p,
-                    activated ? "gemm_staged_int8_activated"
-                    : fp32    ? "gemm_staged_int8"
-                              : "gemm_staged_int8_packed",
-                    (struct cuda_shape){ { (n_tiles < most ? n_tiles : most) * ROWS_CLUSTER, 1, 1 },
-                                         HOPPER_THREADS(2),
-                                         STAGED_INT8_BYTES(activated, fp32) },
-                    &c, sizeof c);
+    u32 shares = stationary_shares(p, &c);
+    if (shares > 0) {
+        n_clusters = shares * (2 * pairs->n_pairs / (ROWS_CLUSTER * STAGED_INT8_WEIGHTS));
+        bytes = STATIONARY_BYTES(activated, fp32);
+    }
+    cuda_launch_add(p, kernels[shares > 0][activated ? 2 : fp32],
+                    (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 }, HOPPER_THREADS(2), bytes }, &c,
+                    sizeof c);
 }
