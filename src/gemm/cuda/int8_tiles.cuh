@@ -53,9 +53,10 @@ static __device__ __forceinline__ void put_int8_chunk(u8 *packed, u32 n_cols, u3
     u8 *chunk = packed + int8_chunk_at(row, column, n_cols);
     f32 top = int8_higher(int8_higher(int8_higher(fabsf(v.x), v.y), v.z), v.w);
 
-    top = int8_highest<INT8_SCALE_COLUMNS / 4>(top);
-    if (wide)
-        top = int8_higher(top, __shfl_xor_sync(~0u, top, INT8_SCALE_COLUMNS / 4));
+    if (wide) // absolute values have the order of their bits, a NaN above all
+        top = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(top)));
+    else
+        top = int8_highest<INT8_SCALE_COLUMNS / 4>(top);
     f32 inverse = int8_inverse(top);
     *(u32 *)(chunk + int8_number_at(row, column)) =
         __byte_perm(int8_two(v.x, v.y, inverse), int8_two(v.z, v.w, inverse), 0x5410);
