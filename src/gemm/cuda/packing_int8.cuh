@@ -7,11 +7,6 @@
 #include "base/lang.h"
 #include "gemm/cuda/packing.h"
 
-static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
-{
-    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
-}
-
 // Eight of 32 numbers, as int8. sum: of their half of the 32; other: of the other half.
 struct int8_eight {
     uint2 words;
@@ -45,13 +40,15 @@ static __device__ __forceinline__ f32 int8_top(const f32 (&v)[8])
     }
     return all < 3e38f ? top : __int_as_float(0x7f800000);
 }
+// Rounded by an addition, which leaves the integer in the lowest bits of the sum: a conversion takes longer.
 static __device__ __forceinline__ uint2 int8_words(const f32 (&v)[8], f32 inverse)
 {
-    int q[8];
+    u32 q[8];
 #pragma unroll
     for (u32 i = 0; i < 8; i++)
-        q[i] = __float2int_rn(v[i] * inverse);
-    return make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
+        q[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f)); // 1.5 * 2^23
+    return make_uint2(__byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410),
+                      __byte_perm(__byte_perm(q[4], q[5], 0x0040), __byte_perm(q[6], q[7], 0x0040), 0x5410));
 }
 static __device__ __forceinline__ int int8_sum(u32 word, int sum)
 {
