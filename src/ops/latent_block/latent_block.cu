@@ -99,6 +99,19 @@ static __device__ __forceinline__ struct rows_span span_of(const struct latent_b
     return span;
 }
 
+// Where all blocks read a product's results: each reads one of some copies. All at one would be in each
+// other's way, and in that of the results.
+static __device__ __forceinline__ u32 copy_words(const struct latent_block_params &p, u32 product)
+{
+    return product == BLOCK_DOWN     ? p.args.q_latent + LATENT_KEY
+           : product == BLOCK_EXPAND ? p.args.absorb.n_heads * p.args.n_value / 2
+                                     : 0;
+}
+static __device__ __forceinline__ const u32 *words_of(const struct latent_block_params &p, u32 product)
+{
+    return p.words[product] + blockIdx.x % BLOCK_COPIES * copy_words(p, product);
+}
+
 // To 8 bytes that begin at a multiple of that, both not zero.
 static __device__ __forceinline__ void publish_two(u32 *to, f32 low, f32 high)
 {
@@ -153,7 +166,7 @@ static __device__ __forceinline__ f32 pack_normed(const struct latent_block_para
                                                   const struct row_int8 &x, struct block_state &s)
 {
     u32 n = p.rows[product].n_blocks * 4, i = threadIdx.x;
-    const u32 *at = (product == BLOCK_DOWN ? (const u32 *)p.in : p.words[BLOCK_DOWN]) + 8 * i;
+    const u32 *at = (product == BLOCK_DOWN ? (const u32 *)p.in : words_of(p, BLOCK_DOWN)) + 8 * i;
     f32 squares = 0;
 
     if (i < (n + 31) / 32 * 32) {
@@ -254,7 +267,8 @@ static __device__ __forceinline__ void multiply(const struct latent_block_params
                                                 const struct row_int8 &x, f32 factor, struct block_state &s)
 {
     const struct latent_rows &r = p.rows[product];
-    u32 lane = threadIdx.x % 32, lanes = 1 << r.shift, step = 32 >> r.shift;
+    u32 lane = threadIdx.x % 32, lanes = 1 << r.shift, step = 32 >> r.shift, place = lane & (2 * lanes - 1),
+        stride = copy_words(p, product), copies = stride ? BLOCK_COPIES : 1; // a lane each
 
     wait_for_stage(shared_address(&s.full[product]), 0);
 #pragma unroll 1
@@ -262,15 +276,15 @@ static __device__ __forceinline__ void multiply(const struct latent_block_params
         u32 i = at + (lane >> r.shift), mine = min(i, span.n - 1), row = span.first + mine;
         f32 add = product == BLOCK_OUT ? p.in[row] : 0, sum = dot_row<F>(r, shared, mine, x) * factor;
         if (product == BLOCK_DOWN || product == BLOCK_OUT) { // by whole warps
-            if (lane == 0 && product == BLOCK_DOWN)
-                publish_number(p.words[product] + row, sum);
+            if (lane < copies && product == BLOCK_DOWN)
+                publish_number(p.words[product] + lane * stride + row, sum);
             else if (lane == 0)
                 p.out[row] = add + sum;
             continue;
         }
         f32 next = __shfl_down_sync(~0u, sum, lanes);
-        if ((lane & (2 * lanes - 1)) == 0 && i < span.n)
-            publish_pair(p.words[product] + row / 2, sum, next);
+        if (place < copies && i < span.n)
+            publish_pair(p.words[product] + place * stride + row / 2, sum, next);
     }
 }
 
@@ -301,7 +315,7 @@ static __device__ __forceinline__ void store_key(const struct latent_block_param
     constexpr u32 n = BLOCK_THREADS - KEY_FROM, each = LATENT_VALUE / n;
     u32 d = threadIdx.x - KEY_FROM, token = r.position % PAGE_TOKENS,
         page = r.table[r.position / PAGE_TOKENS];
-    const u32 *kv = p.words[BLOCK_DOWN] + p.args.q_latent;
+    const u32 *kv = words_of(p, BLOCK_DOWN) + p.args.q_latent;
     const struct page_shape shape = { 1, LATENT_KEY, p.args.store.pages.max_pages, S::format, S::format };
     struct page_side side = { &shape, (void *)p.attend.k_pages, false };
     f32 norm[each], x[each], squares = 0, sum = 0;
@@ -628,7 +642,8 @@ static __device__ __forceinline__ void leave(const struct latent_block_params &p
     if (!s.last)
         return;
 #pragma unroll 1
-    for (u32 i = threadIdx.x; i < p.args.absorb.n_heads * p.args.n_value / 8; i += BLOCK_THREADS)
+    for (u32 i = threadIdx.x; i < BLOCK_COPIES * p.args.absorb.n_heads * p.args.n_value / 8;
+         i += BLOCK_THREADS)
         ((uint4 *)p.words[BLOCK_EXPAND])[i] = make_uint4(0, 0, 0, 0);
     if (threadIdx.x == 0)
         *p.arrived = 0;
@@ -712,7 +727,7 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
             take_attended(p, j, x);
         else
             pack_pairs(product == BLOCK_OUT
-                           ? p.words[BLOCK_EXPAND]
+                           ? words_of(p, BLOCK_EXPAND)
                            : p.words[BLOCK_UP] + j.head * (p.args.absorb.n_cols + ROTATED) / 2,
                        4 * n, x);
         if (product == BLOCK_OUT) { // all threads have read the values

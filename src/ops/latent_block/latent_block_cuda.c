@@ -73,12 +73,12 @@ static void place_words(struct cuda_plan *p, struct latent_block_params *b)
     u64 at = p->counters_at;
 
     b->words[BLOCK_DOWN] = at;
-    b->words[BLOCK_UP] = at + (u64)(b->args.q_latent + LATENT_KEY) * 4;
+    b->words[BLOCK_UP] = at + (u64)BLOCK_COPIES * (b->args.q_latent + LATENT_KEY) * 4;
     b->words[BLOCK_ABSORB] = b->words[BLOCK_UP] + (u64)q->n_heads * (q->n_cols + q->n_rotated) * 2;
     b->parts = b->words[BLOCK_ABSORB] + (u64)q->n_heads * q->n_rows * 2;
     b->n_words = (u32)((b->parts - at) / 4);
     b->words[BLOCK_EXPAND] = b->parts + (u64)BLOCK_SPLITS * q->n_heads * (LATENT_VALUE + 4) * 4;
-    b->arrived = b->words[BLOCK_EXPAND] + (u64)q->n_heads * b->args.n_value * 2;
+    b->arrived = b->words[BLOCK_EXPAND] + (u64)BLOCK_COPIES * q->n_heads * b->args.n_value * 2;
     p->counters_bytes = b->arrived + 4 - at;
 }
 

@@ -8,6 +8,7 @@
 enum {
     BLOCK_THREADS = LATENT_FEW_THREADS,
     BLOCK_SPLITS = 64, // of a past; two a lane
+    BLOCK_COPIES = 4,  // of results that all blocks read
     BLOCK_STATE = 9728 // bytes of shared memory
 };
 
@@ -31,8 +32,8 @@ struct latent_block_params {
     DEVICE_AT(const f32) angles;
     DEVICE_AT(f32) out;
     // Words that blocks hand on, zero between launches: of each product but the last its results, fp32 of
-    // first and kv, else pairs of bf16, by head; before those of EXPAND fp32 of attended parts,
-    // [splits][heads] [latent + 4].
+    // first and kv, else pairs of bf16, by head; copies of those that all blocks read; before those of EXPAND
+    // fp32 of attended parts, [splits][heads] [latent + 4].
     DEVICE_AT(u32) words[BLOCK_N_PRODUCTS - 1];
     DEVICE_AT(u32) parts;
     DEVICE_AT(u32) arrived; // blocks that have read them
