@@ -194,7 +194,7 @@ static void keys_and_queries_in_one(void **state)
 // and such that are split.
 static void blocks_of_one_row(void **state)
 {
-    static const uint32_t pasts[] = { 0, 15, 16, 40, 100, 127, 128, 300, 470, 600, 1400 };
+    static const uint32_t pasts[] = { 0, 15, 16, 40, 100, 127, 128, 300, 470, 600, 1300, 1400 };
     static const struct {
         enum quant format;
         uint32_t key, latent, n_heads, n_cols;
@@ -203,6 +203,8 @@ static void blocks_of_one_row(void **state)
     } blocks[] = { { QUANT_Q4_0, 576, 512, 20, 2048, record_latent_block, true },
                    { QUANT_Q8_0, 576, 512, 20, 2048, record_latent_block, true },
                    { QUANT_Q4_0, 576, 512, 16, 1024, record_wide_latent_block, true },
+                   // few splits, of many pages
+                   { QUANT_Q4_0, 576, 512, 128, 512, record_narrow_latent_block, true },
                    { QUANT_Q5_0, 576, 512, 20, 2048, record_latent_block, false },
                    { QUANT_Q8_0, 96, 64, 5, 256, record_latent_block, false } };
 

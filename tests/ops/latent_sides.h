@@ -120,6 +120,11 @@ static inline void record_wide_latent_block(struct side *s, const struct op_shap
     assert_true(record_latent_block_of(s, c, 1536, 192, 128));
 }
 
+static inline void record_narrow_latent_block(struct side *s, const struct op_shape *c)
+{
+    assert_true(record_latent_block_of(s, c, 256, 96, 64));
+}
+
 static const struct {
     uint32_t key, latent, n_heads;
 } sizes[] = { { 576, 512, 16 }, { 576, 512, 20 }, { 576, 512, 128 },

@@ -14,10 +14,6 @@
 // The five products are one loop: code that is run once comes from memory, instruction by instruction, and is
 // most of the time of a kernel like this. So a block has rows of one head, and a page is shared by all warps.
 //
-// Attention: as attend_few.cuh, a page at a time. A warp has 32 dims of the latent, as keys and as values;
-// the first four have 16 rotated dims each too. Queries are fragments as soon as they come, in registers;
-// scores are added up in shared memory, and what a warp has of the sums is handed on from its registers.
-//
 // Exchange: as in moe.cu. Words in memory that is zero between launches; a word that has arrived is
 // not zero: a zero is stored as -0. So there is no flag behind the data, and no fence is needed. What is
 // handed on travels as fp32 or as pairs of bf16. Who has all values knows that all blocks have read
@@ -28,44 +24,9 @@
 // 32. A sum's order depends on the shape alone; how a past is split on the row's position.
 #include "device/cuda/words.cuh"
 #include "gemm/cuda/block_rows.cuh"
-#include "ops/attend/attend_few.cuh"
-#include "ops/latent_block/latent_block_cuda.h"
+#include "ops/latent_block/latent_block_attend.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // bulk copies
-
-enum {
-    WARPS = BLOCK_THREADS / 32,
-    AT_ONCE = 8, // parts that a thread asks for
-    PART_WORDS = LATENT_VALUE + 4,
-    ROTATED = LATENT_KEY - LATENT_VALUE,
-    KEY_FROM = BLOCK_THREADS / 2, // threads from here on store the key
-    SCORES = ATTEND_FEW_HEADS * PAGE_TOKENS,
-    SCORES_PITCH = SCORES + 8 // four warps' scores of a head and token lie in different banks
-};
-
-// All warps share a page.
-template <u32 KV> struct block_shape : few_shape<LATENT_KEY, LATENT_VALUE, WARPS, BLOCK_THREADS, KV, true> {
-    static constexpr u32 latents = LATENT_VALUE / 16 / WARPS, steps = latents + 1; // the last one rotates
-};
-
-struct block_state { // shared memory
-    alignas(16) f32 scores[WARPS][SCORES_PITCH];
-    alignas(16) f32 all_scores[SCORES];
-    alignas(16) f32 sums[2][WARPS]; // of squares
-    f32 key_sums[WARPS];            // of squares
-    u64 full[BLOCK_N_PRODUCTS];
-    u32 last;
-};
-static_assert(sizeof(struct block_state) <= BLOCK_STATE, "");
-
-// What a block has: rows of a head of the projections, if that exists; and of the attention a split of a
-// tile. The last blocks, of which some have no head, attend first.
-struct block_job {
-    u32 head, part;         // of the projections; which of the head's blocks this is
-    u32 tile_head, n_heads; // of the tile
-    u32 split, n_splits;    // of the past
-    u32 first, end;         // pages of the split
-};
 
 static __device__ __forceinline__ void split_past(const struct latent_block_params &p, u32 position,
                                                   struct block_job &j)
@@ -73,6 +34,8 @@ static __device__ __forceinline__ void split_past(const struct latent_block_para
     u32 rank = gridDim.x - 1 - blockIdx.x, n = position / PAGE_TOKENS + 1,
         each = max((n + p.n_splits - 1) / p.n_splits, n > AT_ONCE ? 2 : 1);
 
+    j.by_slots = each >= BY_SLOTS && p.depth > 0;
+    each = j.by_slots ? (each + BLOCK_SLOTS - 1) / BLOCK_SLOTS * BLOCK_SLOTS : each;
     j.split = rank / p.tiles;
     j.tile_head = (rank - j.split * p.tiles) * ATTEND_FEW_HEADS;
     j.n_heads = min(p.args.absorb.n_heads - j.tile_head, ATTEND_FEW_HEADS);
@@ -110,21 +73,6 @@ static __device__ __forceinline__ u32 copy_words(const struct latent_block_param
 static __device__ __forceinline__ const u32 *words_of(const struct latent_block_params &p, u32 product)
 {
     return p.words[product] + blockIdx.x % BLOCK_COPIES * copy_words(p, product);
-}
-
-// To 8 bytes that begin at a multiple of that, both not zero.
-static __device__ __forceinline__ void publish_two(u32 *to, f32 low, f32 high)
-{
-    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(to),
-                 "r"(low == 0 ? 0x80000000u : __float_as_uint(low)),
-                 "r"(high == 0 ? 0x80000000u : __float_as_uint(high))
-                 : "memory");
-}
-static __device__ __forceinline__ uint2 load_two(const u32 *at)
-{
-    uint2 v;
-    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at) : "memory");
-    return v;
 }
 
 // ---- weights
@@ -290,27 +238,11 @@ static __device__ __forceinline__ void multiply(const struct latent_block_params
 
 // ---- the key
 
-// How number d of a rotated part is made: of numbers `first` and `second` of it.
-struct rotation {
-    u32 first, second;
-    f32 by_first, by_second;
-};
-static __device__ __forceinline__ struct rotation rotation_of(const struct latent_block_params &p, u32 d)
-{
-    bool adjacent = p.args.absorb.pairs == ROPE_ADJACENT;
-    u32 i = adjacent ? d / 2 : d % (ROTATED / 2);
-    bool second = adjacent ? d % 2 : d / (ROTATED / 2);
-    f32 cosine = p.angles[2 * i], sine = p.angles[2 * i + 1];
-
-    return { adjacent ? 2 * i : i, adjacent ? 2 * i + 1 : i + ROTATED / 2, second ? sine : cosine,
-             second ? cosine : -sine };
-}
-
 // The key of the row, to its page, by the upper half of the threads, while queries are waited for. Every
 // block that reads that page does so, with the same bits, rather than to wait for one.
 template <class S>
-static __device__ __forceinline__ void store_key(const struct latent_block_params &p,
-                                                 const struct seen_range &r, struct block_state &s)
+static __device__ __forceinline__ void
+store_key(const struct latent_block_params &p, const struct seen_range &r, bool copied, struct block_state &s)
 {
     constexpr u32 n = BLOCK_THREADS - KEY_FROM, each = LATENT_VALUE / n;
     u32 d = threadIdx.x - KEY_FROM, token = r.position % PAGE_TOKENS,
@@ -343,225 +275,11 @@ static __device__ __forceinline__ void store_key(const struct latent_block_param
 #pragma unroll
     for (u32 i = 0; i < each; i++)
         page_put_block(side, page, 0, token, d + i * n, x[i] * norm[i] * factor);
+    if (copied) // to shared memory, by a bulk copy
+        asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-// ---- attention
-
-// Keys of 16 dims each from the `first` 16 on, to places FROM to TO - 1. A lane has neighbouring dims, so
-// that queries come to it by whole words: of the dims of N steps those from 4 N t on, four for each step.
-template <class S, u32 FROM, u32 TO>
-static __device__ __forceinline__ void load_key_dims(const u8 *head, u32 first, struct few_page<S> &page)
-{
-    constexpr u32 group = S::format == KV_F16    ? 1
-                          : S::format == KV_BF16 ? 2
-                                                 : 4,                          // dims of a line
-        line = PAGE_TOKENS * (S::format == KV_F16 ? 2 : 4), lines = 4 / group; // bytes; of a step
-    u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const u8 *at =
-        head + (first * (16 / group) + t * (TO - FROM) * lines) * line + g * (S::format == KV_F16 ? 4 : 8);
-
-#pragma unroll
-    for (u32 s = FROM; s < TO; s++) {
-#pragma unroll
-        for (u32 i = 0; i < lines; i++, at += line)
-            if (S::format == KV_F16) {
-                page.k[s][i] = __ldcg((const u32 *)at);
-            } else {
-                uint2 two = __ldcg((const uint2 *)at);
-                page.k[s][2 * i] = two.x;
-                page.k[s][2 * i + 1] = two.y;
-            }
-        if (S::format == KV_Q8_0)
-            page.k_scales[S::format == KV_Q8_0 ? s : 0] =
-                __ldcg((const uint2 *)(head + PAGE_TOKENS * S::key + first / 2 * PAGE_TOKENS * 2) + t);
-    }
-}
-
-// The warp's dims of a page.
-template <class S>
-static __device__ __forceinline__ void load_page(const struct latent_block_params &p, u32 number,
-                                                 struct few_page<S> &page)
-{
-    const u8 *head = (const u8 *)p.attend.k_pages + (u64)number * page_head_bytes(S::format, LATENT_KEY);
-    u32 warp = threadIdx.x / 32;
-
-    static_assert(S::latents == 2, "dims of a scale");
-    load_key_dims<S, 0, S::latents>(head, warp * S::latents, page);
-    if (warp < ROTATED / 16)
-        load_key_dims<S, S::latents, S::steps>(head, LATENT_VALUE / 16 + warp, page);
-    load_values<S>(p.attend, page, number, 0);
-}
-
-static __device__ __forceinline__ f32 half_of_pair(u32 word, u32 which)
-{
-    return __uint_as_float(which ? word & 0xffff0000 : word << 16);
-}
-
-// Four numbers as a lane's part of a fragment; as put_queries in attend_few.cuh.
-template <class S>
-static __device__ __forceinline__ uint4 query_words(const struct latent_block_params &p, const f32 (&x)[4])
-{
-    f32 scale = p.args.scale * (LOG2_E / S::divide);
-    uint2 low = two_parts<S::bf16>(x[0] * scale, x[1] * scale),
-          high = two_parts<S::bf16>(x[2] * scale, x[3] * scale);
-    return make_uint4(low.x, low.y, high.x, high.y);
-}
-
-// The warp's 16 rotated dims of head g of the tile.
-template <class S>
-static __device__ __forceinline__ uint4 rotated_queries(const struct latent_block_params &p,
-                                                        const struct block_job &j)
-{
-    const struct latent_project_args &a = p.args.absorb;
-    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const u32 *at = p.words[BLOCK_UP] + ((j.tile_head + g) * (a.n_cols + ROTATED) + a.n_cols) / 2;
-    struct rotation turns[4];
-    u32 v[4][2];
-    f32 x[4] = {};
-    bool all;
-
-    if (g < j.n_heads) {
-#pragma unroll
-        for (u32 c = 0; c < 4; c++)
-            turns[c] = rotation_of(p, warp * 16 + 4 * t + c);
-        do {
-            all = true;
-#pragma unroll
-            for (u32 c = 0; c < 4; c++) {
-                v[c][0] = load_word(at + turns[c].first / 2);
-                v[c][1] = load_word(at + turns[c].second / 2);
-                all = all && v[c][0] && v[c][1];
-            }
-        } while (!all);
-#pragma unroll
-        for (u32 c = 0; c < 4; c++)
-            x[c] = half_of_pair(v[c][0], turns[c].first % 2) * turns[c].by_first +
-                   half_of_pair(v[c][1], turns[c].second % 2) * turns[c].by_second;
-    }
-    return query_words<S>(p, x);
-}
-
-// The warp's dims of the latent of head g of the tile: eight a lane.
-template <class S>
-static __device__ __forceinline__ void absorbed_queries(const struct latent_block_params &p,
-                                                        const struct block_job &j, uint4 (&q)[S::steps])
-{
-    u32 lane = threadIdx.x % 32, head = j.tile_head + lane / 4;
-    f32 v[8] = {};
-
-    if (lane / 4 < j.n_heads)
-        open_pairs(await_four(p.words[BLOCK_ABSORB] +
-                              (head * LATENT_VALUE + threadIdx.x / 32 * 32 + lane % 4 * 8) / 2),
-                   v);
-#pragma unroll
-    for (u32 s = 0; s < S::latents; s++) {
-        const f32 x[4] = { v[4 * s], v[4 * s + 1], v[4 * s + 2], v[4 * s + 3] };
-        q[s] = query_words<S>(p, x);
-    }
-}
-
-// The scores of all warps' dims, the same in every warp. All threads come.
-static __device__ __forceinline__ void add_dims(struct block_state &s, f32 (&scores)[4])
-{
-    u32 lane = threadIdx.x % 32, at = threadIdx.x / 4, first = threadIdx.x % 4;
-    f32 sum = 0;
-
-    *(float4 *)&s.scores[threadIdx.x / 32][4 * lane] =
-        make_float4(scores[0], scores[1], scores[2], scores[3]);
-    __syncthreads();
-#pragma unroll
-    for (u32 i = 0; i < WARPS; i += 4)
-        sum += s.scores[first + i][at];
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    if (first == 0)
-        s.all_scores[at] = sum;
-    __syncthreads();
-    float4 all = *(const float4 *)&s.all_scores[4 * lane];
-    scores[0] = all.x;
-    scores[1] = all.y;
-    scores[2] = all.z;
-    scores[3] = all.w;
-}
-
-template <class S>
-static __device__ __forceinline__ void take_page(const struct few_page<S> &page, const uint4 (&q)[S::steps],
-                                                 u32 tokens, struct few_state<S> &state,
-                                                 struct block_state &s)
-{
-    u32 t = threadIdx.x % 4;
-    f32 scores[4] = {}, c[2][4] = {};
-    bool seen[4];
-
-#pragma unroll
-    for (u32 i = 0; i < S::steps; i++) {
-        if (i == S::latents && threadIdx.x / 32 >= ROTATED / 16)
-            break;
-        score_step<S>(page, i, q[i], c);
-        if (S::format == KV_Q8_0)
-            end_scores<S>(page, i, c, scores);
-    }
-    if (S::format != KV_Q8_0)
-        end_scores<S>(page, 0, c, scores);
-    add_dims(s, scores);
-#pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        seen[i] = 4 * t + i < tokens;
-    weigh<S>(state, seen, scores);
-    add_values<S>(state, page, seen, scores);
-}
-
-static __device__ __forceinline__ u32 *part_words(const struct latent_block_params &p, u32 split, u32 head)
-{
-    return p.parts + (split * p.args.absorb.n_heads + head) * PART_WORDS;
-}
-
-// A split's sums, with their maximum and total.
-template <class S>
-static __device__ __forceinline__ void publish_split(const struct latent_block_params &p,
-                                                     const struct block_job &j,
-                                                     const struct few_state<S> &state)
-{
-    u32 warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    f32 total = state.row_sum + __shfl_xor_sync(~0u, state.row_sum, 1);
-
-    total += __shfl_xor_sync(~0u, total, 2);
-#pragma unroll
-    for (u32 i = 0; i < 2; i++)
-        if (2 * t + i < j.n_heads)
-#pragma unroll
-            for (u32 r = 0; r < S::rows; r++)
-                publish_two(part_words(p, j.split, j.tile_head + 2 * t + i) + warp * S::rows * 16 +
-                                value_dim<S>(r, g),
-                            state.sums[r][i], state.sums[r][2 + i]);
-    if (warp == 0 && t == 0 && g < j.n_heads)
-        publish_two(part_words(p, j.split, j.tile_head + g) + LATENT_VALUE, state.row_max, total);
-}
-
-template <class S>
-static __device__ __forceinline__ void attend(const struct latent_block_params &p, const struct seen_range &r,
-                                              const struct block_job &j, struct block_state &s)
-{
-    struct few_page<S> next;
-    struct few_state<S> state = {
-        .row_max = -INFINITY_F32
-    };
-    uint4 q[S::steps] = {};
-
-    __syncthreads(); // the key is stored
-    load_page<S>(p, r.table[j.first], next);
-    if (threadIdx.x / 32 < ROTATED / 16)
-        q[S::latents] = rotated_queries<S>(p, j);
-    absorbed_queries<S>(p, j, q);
-#pragma unroll 1
-    for (u32 at = j.first; at < j.end; at++) {
-        struct few_page<S> page = next;
-        if (at + 1 < j.end)
-            load_page<S>(p, r.table[at + 1], next);
-        take_page<S>(page, q, r.position + 1 - at * PAGE_TOKENS, state, s);
-    }
-    publish_split<S>(p, j, state);
-}
+// ---- the attended latent
 
 // What splits `lane` and `lane` + 32 weigh in a head's attended latent. sums: their maxima and totals.
 static __device__ __forceinline__ void split_weights(const uint2 (&sums)[2], f32 (&weights)[2])
@@ -671,7 +389,8 @@ static __device__ __forceinline__ void prefetch_past(const struct latent_block_p
     u32 n = j.split < j.n_splits ? (j.end - j.first) * lines : 0;
 
 #pragma unroll 1
-    for (u32 i = threadIdx.x; i < n; i += BLOCK_THREADS) {
+    for (u32 i = j.tile_head / ATTEND_FEW_HEADS * BLOCK_THREADS + threadIdx.x; i < n;
+         i += p.tiles * BLOCK_THREADS) { // by the blocks of all tiles
         const u8 *page = (const u8 *)p.attend.k_pages + (u64)table[j.first + i / lines] * page_bytes;
         asm volatile("prefetch.global.L2 [%0];" ::"l"(page + i % lines * 128));
     }
@@ -680,7 +399,7 @@ static __device__ __forceinline__ void prefetch_past(const struct latent_block_p
 template <u32 F, u32 KV>
 static __device__ __forceinline__ void latent_block(const struct latent_block_params &p)
 {
-    using S = struct block_shape<KV>;
+    using S = struct block_shape<KV, WARPS>;
     extern __shared__ __align__(128) u8 block_shared[];
     struct block_state &s = *(struct block_state *)(block_shared + p.state_at);
     struct block_job j = {};
@@ -712,9 +431,10 @@ static __device__ __forceinline__ void latent_block(const struct latent_block_pa
             let_next_begin();
         }
         if (product == BLOCK_ABSORB && j.split == j.n_splits - 1 && threadIdx.x >= KEY_FROM)
-            store_key<S>(p, r, s);
+            store_key<S>(p, r, j.by_slots, s);
         if (product == BLOCK_EXPAND && j.split < j.n_splits)
-            attend<S>(p, r, j, s);
+            j.by_slots ? attend_slots<struct block_shape<KV, SLOT_PARTS>>(p, r, j, block_shared, s)
+                       : attend<S>(p, r, j, s);
         struct rows_span span = span_of(p, product, j);
         if (span.n == 0 && is_projection(product)) // of no head
             continue;

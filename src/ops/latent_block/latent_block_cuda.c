@@ -40,8 +40,28 @@ static bool shapes_suit(const struct cuda_plan *p, const struct latent_block_arg
            q->n_heads <= p->device.n_sms;
 }
 
-// Places in shared memory. Returns the bytes.
-static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
+// Pages lie where the first products' weights were, and in what is free of `all` bytes: those weights move
+// up. Returns by how much.
+static u32 place_pages(struct latent_block_params *b, u32 bytes, u32 all)
+{
+    const struct page_shape *pages = &b->args.store.pages;
+    u32 slots = BLOCK_SLOTS * page_head_bytes(pages->k_format, pages->head_dim),
+        read = b->rows[BLOCK_EXPAND].at, room = read + (all > bytes ? all - bytes : 0) / 128 * 128,
+        depth = room < BLOCK_SLOT_SUMS ? 0 : room / slots;
+
+    b->depth = depth < BLOCK_DEPTH ? depth : BLOCK_DEPTH;
+    u32 want = b->depth * slots < BLOCK_SLOT_SUMS ? BLOCK_SLOT_SUMS : b->depth * slots,
+        more = b->depth && want > read ? divide_up(want - read, 128) * 128 : 0;
+    for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)
+        b->rows[i].at += more;
+    b->row_at[0] += more;
+    b->row_at[1] += more;
+    b->state_at += more;
+    return more;
+}
+
+// Places in shared memory, of which there are `all` bytes. Returns the bytes.
+static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks, u32 all)
 {
     const struct latent_block_args *a = &b->args;
     const struct latent_project_args *q = &a->absorb;
@@ -64,7 +84,8 @@ static u32 place(struct latent_block_params *b, u32 format, u32 n_blocks)
     b->row_at[1] = at;
     at += block_rows_activations(a->q_latent > LATENT_VALUE ? a->q_latent : LATENT_VALUE);
     b->state_at = at;
-    return at + BLOCK_STATE;
+    at += BLOCK_STATE;
+    return at + place_pages(b, at, all);
 }
 
 static void place_words(struct cuda_plan *p, struct latent_block_params *b)
@@ -103,7 +124,7 @@ static bool plan_block(struct cuda_plan *p, const struct latent_block_args *a)
 
     if (!kernel || !shapes_suit(p, a))
         return false;
-    u32 most = n_blocks / b.tiles, shared = place(&b, b.kv_a.format, n_blocks);
+    u32 most = n_blocks / b.tiles, shared = place(&b, b.kv_a.format, n_blocks, p->device.shared_bytes);
     if (shared > p->device.shared_bytes || most == 0)
         return false;
     for (u32 i = 0; i < BLOCK_N_PRODUCTS; i++)

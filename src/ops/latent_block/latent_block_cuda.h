@@ -9,7 +9,10 @@ enum {
     BLOCK_THREADS = LATENT_FEW_THREADS,
     BLOCK_SPLITS = 64, // of a past; two a lane
     BLOCK_COPIES = 4,  // of results that all blocks read
-    BLOCK_STATE = 9728 // bytes of shared memory
+    BLOCK_SLOTS = 2,   // pages that a block takes at once where there are many
+    BLOCK_DEPTH = 4,   // of a slot at most, in shared memory
+    BLOCK_SLOT_SUMS = BLOCK_SLOTS * ATTEND_FEW_HEADS * (LATENT_VALUE + 4 + 2) * 4, // bytes
+    BLOCK_STATE = 9728                                                             // bytes of shared memory
 };
 
 // A product's rows. Those of a projection are dealt to the blocks of each head.
@@ -44,4 +47,5 @@ struct latent_block_params {
     u32 tiles, n_splits;              // of heads; of a past, at most
     u32 head_blocks;                  // that share a head of the projections
     u32 row_at[2], state_at, n_words; // n_words: from the first to `parts`
+    u32 depth, reserved;              // pages of a slot, from 0 of shared memory on; 0: no room for slots
 };
