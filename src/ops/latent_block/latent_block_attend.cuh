@@ -16,7 +16,7 @@
 
 enum {
     WARPS = BLOCK_THREADS / 32,
-    BY_SLOTS = 2,                     // pages of a split
+    BY_SLOTS = 3,                     // pages of a split
     AT_ONCE = 8,                      // parts that a thread asks for
     SLOT_PARTS = WARPS / BLOCK_SLOTS, // warps that share a page of a slot
     PART_WORDS = LATENT_VALUE + 4,
