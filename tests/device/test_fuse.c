@@ -293,8 +293,7 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
         uint32_t rows;
         const char *gate_up, *down, *next; // the first kernel of each command
         const struct tape_packing *handed; // from down to the next
-    } cases[] = { { 1, "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0",
-                    NULL },
+    } cases[] = { { 1, "gemv_pipeline_alone_q4_0", "gemv_pipeline_q4_0", "gemv_pipeline_alone_q4_0", NULL },
                   { 4, "pack_int8_split", "pack_int8_split", "gemm_int8_gated_q4_0", &gemm_packing_int8 },
                   { 16, "pack_int8", "pack_int8", "pack_int8", NULL },
                   { 64, "pack_mma", "gemm_hopper_64_q4_0", "pack_mma", NULL },
@@ -506,6 +505,43 @@ static void products_of_normed_rows_are_launches_of_some_blocks(void **state)
     }
 }
 
+// Blocks of narrow products leave room on an SM for another's; however long their rows are, a stage holds a
+// pair.
+static void products_of_one_row_fit_their_blocks(void **state)
+{
+    struct cuda cuda = fake_hopper();
+    static const struct {
+        uint32_t rows, cols;
+        const char *kernel;
+        uint32_t block;
+    } cases[] = {
+        { 576, 1536, "gemv_pipeline_q4_0", 288 },        { 2048, 5632, "gemv_pipeline_q4_0", 288 },
+        { 2560, 9728, "gemv_pipeline_alone_q4_0", 544 }, { 49152, 576, "gemv_pipeline_alone_q4_0", 544 },
+        { 64, 16384, "gemv_pipeline_q4_0", 288 },        { 64, 28672, "gemv_pipeline_alone_q4_0", 544 }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct buffer input = { .bytes = 1 << 30, .native = (void *)4096 };
+        struct tape *t = tape_create(&cuda.device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
+        struct tensor in = tape_tensor_bound(t, cases[i].cols, ROWS_STEP, &input),
+                      out = tape_tensor_bound(t, cases[i].rows, ROWS_STEP, &input);
+        struct weight w;
+        struct err err = { 0 };
+        fake_weight(&cuda, &w, cases[i].rows, cases[i].cols);
+        w.format = QUANT_Q4_0;
+        op_matmul(t, (struct matmul){ .out = out, .in = in, .w = &w });
+        assert_ok(tape_seal(t, &err), &err);
+        const struct cuda_launch *launch = ((struct cuda_tape *)t->native)->plan.launches;
+        assert_string_equal((const char *)launch->function, cases[i].kernel);
+        assert_int_equal(launch->block, cases[i].block);
+        assert_true(launch->shared > 0 &&
+                    launch->shared <= cuda.limits.shared_bytes / (launch->block < 544 ? 2 : 1));
+        tape_destroy(t);
+        give_memory(&cuda.device, &w.buffer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +551,7 @@ int main(void)
         cmocka_unit_test(an_encoders_layer_is_few_launches),
         cmocka_unit_test(a_connector_is_two_launches),
         cmocka_unit_test(products_of_normed_rows_are_launches_of_some_blocks),
+        cmocka_unit_test(products_of_one_row_fit_their_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

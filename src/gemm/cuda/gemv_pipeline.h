@@ -2,7 +2,18 @@
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 
-enum { GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32 }; // and the producer warp
+// Consumers of a kernel of which two blocks share an SM, and with the producer warp.
+enum {
+    BESIDE_THREADS = CONSUMER_THREADS / 2,
+    GEMV_BESIDE_THREADS = BESIDE_THREADS + 32,
+    GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32
+};
+
+// A packed row, and the sum of squares of each 32 columns.
+SHARED_CONSTANT u32 row_bytes_of(bool int8, u32 n_cols)
+{
+    return (int8 ? n_cols / 32 * 44 : n_cols * 4) + (n_cols + 31) / 32 * 4;
+}
 
 // Whether gemv_pipeline's warps can take two pairs at a time. More than four bits need too many registers.
 SHARED_CONSTANT bool gemv_takes_two_rounds(u32 format)

@@ -4,11 +4,14 @@
 #include "gemm/cuda/gemm_plan.h"
 
 enum {
-    LEAST_ALONE_COLS = 2048,          // for gemv_pipeline's kernels `alone`
+    LEAST_ALONE_WIDTH = 2560,         // for gemv_pipeline's kernels `alone`: columns, and rows too
+    LEAST_ALONE_PAIRS = 100,          // of a block; else for them too
+    BESIDE_PREFETCHED = 4,            // stages, of the others
+    LEAST_WIDE_COLS = 2048,           // for _wide
     INT8_PREFETCH_BYTES = 120 * 1024, // gemm_int8, before the rows are there; or two stages
     GEMV_WARPS = 16,
-    GEMV_PIPELINE_STATIC = 512, // bytes of shared memory
-    GEMV_STAGE = 48 * 1024,     // of gemv_pipeline, at most
+    BESIDE_STATIC = 1536,   // bytes of shared memory of a block that are not its own
+    GEMV_STAGE = 48 * 1024, // of gemv_pipeline, at most
     WIDE_STAGE = 80 * 1024,
     MANY_STAGES = 12
 };
@@ -38,12 +41,15 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-// One block of gemv_pipeline per SM: two do not fit, or rows are so long that more registers are worth more
-// than filling stages beside the launch before.
-static bool runs_alone(const struct cuda_plan *p, const struct adapted_params *params, u32 shared)
+// One block of gemv_pipeline per SM: where it has much to do, more warps are worth more than beginning beside
+// the launch before. Both dimensions count, so that all products of a model's layers are of one kind: beside
+// a block that fills its SM nothing begins.
+static bool runs_alone(const struct adapted_params *params)
 {
-    return params->product.n_cols >= LEAST_ALONE_COLS || params->adapters.shared_bytes ||
-           2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
+    const struct gemm_params *p = &params->product;
+
+    return (p->n_cols >= LEAST_ALONE_WIDTH && 2 * p->n_pairs >= LEAST_ALONE_WIDTH) ||
+           p->pipeline.most_pairs >= LEAST_ALONE_PAIRS || params->adapters.shared_bytes;
 }
 
 // Divides what adapters add among the blocks: a power of two of them shares a rank's columns.
@@ -67,14 +73,17 @@ static void plan_adapters(struct cuda_plan *p, struct adapted_params *params, u3
 
 // Stages for `rounds`: all of a block's, or as many as fit. Returns the bytes of shared memory; 0: fewer than
 // two stages fit.
-static u32 plan_stages(const struct cuda_plan *p, struct adapted_params *params, u32 format, u32 rounds)
+static u32 plan_stages(const struct cuda_plan *p, struct adapted_params *params, u32 format, u32 consumers,
+                       u32 rounds)
 {
     struct gemm_pipeline *pipeline = &params->product.pipeline;
-    u32 each = rounds * CONSUMER_THREADS >> pipeline->lanes_log2, n_cols = params->product.n_cols;
-    u32 row = format <= QUANT_BF16 ? n_cols * 4 : n_cols / 32 * 44,
+    u32 each = rounds * consumers >> pipeline->lanes_log2, n_cols = params->product.n_cols;
+    u32 row = row_bytes_of(format > QUANT_BF16, n_cols),
         sums = pipeline->most_pairs * 8 << pipeline->lanes_log2 >> 5,
         before = divide_up(row + sums + params->adapters.shared_bytes, 128) * 128;
-    u32 room = p->device.shared_bytes, n_stages = divide_up(pipeline->most_pairs, each), depth;
+    u32 room =
+            consumers == BESIDE_THREADS ? p->device.shared_bytes / 2 - BESIDE_STATIC : p->device.shared_bytes,
+        n_stages = divide_up(pipeline->most_pairs, each), depth;
 
     pipeline->rounds = rounds;
     pipeline->stage_bytes = stage_bytes(format, n_cols, 2 * each);
@@ -89,22 +98,23 @@ static u32 plan_stages(const struct cuda_plan *p, struct adapted_params *params,
 // Lanes that share a pair: as few as keep a stage within GEMV_STAGE and give a lane at most two blocks. Where
 // rows are short and stages many, a warp takes two pairs at a time, with more work between two waits. Returns
 // the bytes of shared memory, or 0.
-static u32 plan_blocks(const struct cuda_plan *p, struct adapted_params *params, u32 format)
+static u32 plan_blocks(const struct cuda_plan *p, struct adapted_params *params, u32 format, u32 consumers)
 {
     struct gemm_pipeline *pipeline = &params->product.pipeline;
     u32 plain = format <= QUANT_BF16, n_cols = params->product.n_cols, log2 = 5, shared = 0;
 
-    while (log2 < 9 && (stage_bytes(format, n_cols, 2 * CONSUMER_THREADS >> log2) > GEMV_STAGE ||
-                        (!plain && 64u << log2 < n_cols)))
+    while (1u << log2 < consumers && (stage_bytes(format, n_cols, 2 * consumers >> log2) > GEMV_STAGE ||
+                                      (!plain && 64u << log2 < n_cols)))
         log2++;
     if (!plain && 64u << log2 < n_cols)
         return 0;
     pipeline->lanes_log2 = log2;
-    u32 doubled = 2 * CONSUMER_THREADS >> log2; // pairs of a stage with two rounds
-    if (gemv_takes_two_rounds(format) && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
+    u32 doubled = 2 * consumers >> log2; // pairs of a stage with two rounds
+    if (consumers == CONSUMER_THREADS && gemv_takes_two_rounds(format) && log2 > 5 &&
+        pipeline->most_pairs >= MANY_STAGES * doubled &&
         stage_bytes(format, n_cols, 2 * doubled) <= GEMV_STAGE)
-        shared = plan_stages(p, params, format, 2);
-    return runs_alone(p, params, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
+        shared = plan_stages(p, params, format, consumers, 2);
+    return shared > 0 ? shared : plan_stages(p, params, format, consumers, 1);
 }
 
 // Q2_K, where two blocks a lane would leave many lanes idle: as few lanes as keep a stage within WIDE_STAGE.
@@ -114,13 +124,15 @@ static u32 plan_wide(const struct cuda_plan *p, struct adapted_params *params, u
 
     while (2 * lanes < n_blocks)
         lanes *= 2;
-    if (format != QUANT_Q2_K || params->product.n_cols < LEAST_ALONE_COLS || n_blocks * 10 >= 2 * lanes * 9)
+    if (format != QUANT_Q2_K || params->product.n_cols < LEAST_WIDE_COLS || n_blocks * 10 >= 2 * lanes * 9)
         return 0;
     while (log2 < 9 && stage_bytes(format, params->product.n_cols, 2 * CONSUMER_THREADS >> log2) > WIDE_STAGE)
         log2++;
     params->product.pipeline.lanes_log2 = log2;
     u32 each = CONSUMER_THREADS >> log2;
-    return params->product.pipeline.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
+    return params->product.pipeline.most_pairs >= MANY_STAGES * each
+               ? plan_stages(p, params, format, CONSUMER_THREADS, 1)
+               : 0;
 }
 
 // Plans stages that are a part of a pair.
@@ -147,6 +159,7 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
     u64 odd = layout_high_bytes(part.format, n_cols) | layout_scales_bytes(part.format, n_cols) |
               layout_deltas_bytes(part.format, n_cols);
     bool adapts = adapted->adapters.shared_bytes > 0;
+    u32 threads = GEMV_PIPELINE_THREADS + (adapts ? ADAPTER_THREADS : 0);
     const gemm_kernel_names *kernels = adapts ? &gemv_pipeline_adapted_wide : &gemv_pipeline_wide;
 
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant ||
@@ -162,18 +175,23 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
         .words = odd % 16 != 0,
     };
     shared = plan_wide(p, adapted, part.format);
+    if (shared == 0 && !runs_alone(adapted)) {
+        shared = plan_blocks(p, adapted, part.format, BESIDE_THREADS);
+        if (shared > 0) {
+            params->pipeline.prefetched = BESIDE_PREFETCHED;
+            kernels = &gemv_pipeline;
+            threads = GEMV_BESIDE_THREADS;
+        }
+    }
     if (shared == 0) {
-        shared = plan_blocks(p, adapted, part.format);
-        kernels = adapts                           ? &gemv_pipeline_adapted
-                  : runs_alone(p, adapted, shared) ? &gemv_pipeline_alone
-                                                   : &gemv_pipeline;
+        shared = plan_blocks(p, adapted, part.format, CONSUMER_THREADS);
+        kernels = adapts ? &gemv_pipeline_adapted : &gemv_pipeline_alone;
     }
     if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
         shared = plan_long(p, adapted);
         kernels = adapts ? &gemv_pipeline_adapted_long : &gemv_pipeline_long;
     }
-    *shape =
-        (struct cuda_shape){ { grid, 1, 1 }, GEMV_PIPELINE_THREADS + (adapts ? ADAPTER_THREADS : 0), shared };
+    *shape = (struct cuda_shape){ { grid, 1, 1 }, threads, shared };
     return shared > 0 ? (*kernels)[part.format] : NULL;
 }
 
