@@ -570,18 +570,22 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
                                   // ones it depends on
         return;
     u32 at = j.first + blockIdx.x * j.each + slot;
-    bool early = at < min(j.first + (blockIdx.x + 1) * j.each, j.end) && (at + 1) * PAGE_TOKENS <= r.old;
-    if (early) {
-        u32 number = r.table[at];
+    bool has_page = at < min(j.first + (blockIdx.x + 1) * j.each, j.end),
+         early = has_page && (at + 1) * PAGE_TOKENS <= r.old;
+    u32 number = has_page ? r.table[at] : 0;
+    if (!early)
+        wait_for_inputs();
+    if (has_page) { // beside the queries, where a page is of this step
         load_keys<S>(p, page, number, j.kv);
         load_values<S>(p, page, number, j.kv);
     }
-    wait_for_inputs();
+    if (early)
+        wait_for_inputs();
     put_queries<S>(p, j, room);
     __syncthreads();
     for (u32 split = blockIdx.x; split < j.n_splits; split += gridDim.x) {
         u32 first = j.first + split * j.each, end = min(first + j.each, j.end);
-        take_pages<S>(p, r, j, first, end, early && split == blockIdx.x, page, room);
+        take_pages<S>(p, r, j, first, end, has_page && split == blockIdx.x, page, room);
         __syncthreads();
         combine_warps<S, SINKS>(p, j, end - first, split, room);
         __syncthreads();
