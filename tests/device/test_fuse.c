@@ -511,14 +511,17 @@ static void products_of_one_row_fit_their_blocks(void **state)
 {
     struct cuda cuda = fake_hopper();
     static const struct {
-        uint32_t rows, cols;
+        uint32_t rows, cols, format;
         const char *kernel;
-        uint32_t block;
-    } cases[] = {
-        { 576, 1536, "gemv_pipeline_q4_0", 288 },        { 2048, 5632, "gemv_pipeline_q4_0", 288 },
-        { 2560, 9728, "gemv_pipeline_alone_q4_0", 544 }, { 49152, 576, "gemv_pipeline_alone_q4_0", 544 },
-        { 64, 16384, "gemv_pipeline_q4_0", 288 },        { 64, 28672, "gemv_pipeline_alone_q4_0", 544 }
-    };
+        uint32_t grid, block;
+    } cases[] = { { 576, 1536, QUANT_Q4_0, "gemv_pipeline_q4_0", 132, 288 },
+                  { 2048, 2048, QUANT_Q4_0, "gemv_pipeline_q4_0", 128, 288 },
+                  { 2048, 2048, QUANT_Q8_0, "gemv_pipeline_alone_q8_0", 132, 544 },
+                  { 2048, 5632, QUANT_Q4_0, "gemv_pipeline_q4_0", 132, 288 },
+                  { 2560, 9728, QUANT_Q4_0, "gemv_pipeline_alone_q4_0", 132, 544 },
+                  { 49152, 576, QUANT_Q4_0, "gemv_pipeline_alone_q4_0", 132, 544 },
+                  { 64, 16384, QUANT_Q4_0, "gemv_pipeline_q4_0", 32, 288 },
+                  { 64, 28672, QUANT_Q4_0, "gemv_pipeline_alone_q4_0", 32, 544 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -529,12 +532,13 @@ static void products_of_one_row_fit_their_blocks(void **state)
         struct weight w;
         struct err err = { 0 };
         fake_weight(&cuda, &w, cases[i].rows, cases[i].cols);
-        w.format = QUANT_Q4_0;
+        w.format = cases[i].format;
         op_matmul(t, (struct matmul){ .out = out, .in = in, .w = &w });
         assert_ok(tape_seal(t, &err), &err);
         const struct cuda_launch *launch = ((struct cuda_tape *)t->native)->plan.launches;
         assert_string_equal((const char *)launch->function, cases[i].kernel);
         assert_int_equal(launch->block, cases[i].block);
+        assert_int_equal(launch->grid[0], cases[i].grid);
         assert_true(launch->shared > 0 &&
                     launch->shared <= cuda.limits.shared_bytes / (launch->block < 544 ? 2 : 1));
         tape_destroy(t);

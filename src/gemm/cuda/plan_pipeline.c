@@ -6,6 +6,7 @@
 enum {
     LEAST_ALONE_WIDTH = 2560,         // for gemv_pipeline's kernels `alone`: columns, and rows too
     LEAST_ALONE_PAIRS = 100,          // of a block; else for them too
+    LEAST_EVEN_COLS = 2048,           // from here on `alone` with 8 bits a weight; else even blocks
     BESIDE_PREFETCHED = 4,            // stages, of the others
     LEAST_WIDE_COLS = 2048,           // for _wide
     INT8_PREFETCH_BYTES = 120 * 1024, // gemm_int8, before the rows are there; or two stages
@@ -44,11 +45,13 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
 // One block of gemv_pipeline per SM: where it has much to do, more warps are worth more than beginning beside
 // the launch before. Both dimensions count, so that all products of a model's layers are of one kind: beside
 // a block that fills its SM nothing begins.
-static bool runs_alone(const struct adapted_params *params)
+static bool runs_alone(const struct adapted_params *params, u32 format)
 {
     const struct gemm_params *p = &params->product;
+    u32 width = p->n_cols < 2 * p->n_pairs ? p->n_cols : 2 * p->n_pairs;
 
-    return (p->n_cols >= LEAST_ALONE_WIDTH && 2 * p->n_pairs >= LEAST_ALONE_WIDTH) ||
+    return width >= LEAST_ALONE_WIDTH ||
+           (width >= LEAST_EVEN_COLS && layout_quants_bytes(format, 32) >= 32) ||
            p->pipeline.most_pairs >= LEAST_ALONE_PAIRS || params->adapters.shared_bytes;
 }
 
@@ -175,12 +178,16 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
         .words = odd % 16 != 0,
     };
     shared = plan_wide(p, adapted, part.format);
-    if (shared == 0 && !runs_alone(adapted)) {
+    if (shared == 0 && !runs_alone(adapted, part.format)) {
         shared = plan_blocks(p, adapted, part.format, BESIDE_THREADS);
         if (shared > 0) {
             params->pipeline.prefetched = BESIDE_PREFETCHED;
             kernels = &gemv_pipeline;
             threads = GEMV_BESIDE_THREADS;
+            if (n_cols >= LEAST_EVEN_COLS && n_cols < LEAST_ALONE_WIDTH)
+                grid = divide_up(params->n_pairs, params->pipeline.most_pairs);
+            params->pipeline.block_pairs = params->n_pairs / grid;
+            params->pipeline.more = params->n_pairs % grid;
         }
     }
     if (shared == 0) {
