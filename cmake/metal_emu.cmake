@@ -60,16 +60,18 @@ if(METAL_EMU)
   endif()
   add_custom_target(metal_kernels ALL DEPENDS ${METAL_MADE})
 
-  # Every kernel passes the lint; every seeded mistake does not.
-  add_test(NAME metal_lint COMMAND ${METAL_DIR}/tool/mslint ${METAL_TEXTS} ${METAL_DIR}/kernels/good.metal)
-  add_test(NAME metal_lint_mistakes COMMAND ${METAL_DIR}/tool/mslint --mistakes ${METAL_DIR}/kernels/mistakes.txt)
-  # Selectors, types and numbers of the host are Apple's.
-  set(conform ${METAL_DIR}/tool/metal_conform ${METAL_DIR}/facts.tsv ${CMAKE_SOURCE_DIR}/src/device/metal/methods.def
-    ${CMAKE_SOURCE_DIR}/src/device/metal/objc.h ${CMAKE_SOURCE_DIR}/src/device/metal ${METAL_DIR}/emu)
-  add_test(NAME metal_conform COMMAND ${conform})
-  add_test(NAME metal_conform_faults COMMAND ${conform} --faults)
-  set_tests_properties(metal_conform metal_conform_faults PROPERTIES LABELS metal)
-  set_tests_properties(metal_lint metal_lint_mistakes PROPERTIES LABELS metal TIMEOUT 300 ENVIRONMENT MSL_CLANG=${MSL_CLANG})
+  if(NOT INGOT_SANITIZE) # scripts and texts: a sanitizer sees nothing of them
+    # Every kernel passes the lint; every seeded mistake does not.
+    add_test(NAME metal_lint COMMAND ${METAL_DIR}/tool/mslint ${METAL_TEXTS} ${METAL_DIR}/kernels/good.metal)
+    add_test(NAME metal_lint_mistakes COMMAND ${METAL_DIR}/tool/mslint --mistakes ${METAL_DIR}/kernels/mistakes.txt)
+    # Selectors, types and numbers of the host are Apple's.
+    set(conform ${METAL_DIR}/tool/metal_conform ${METAL_DIR}/facts.tsv ${CMAKE_SOURCE_DIR}/src/device/metal/methods.def
+      ${CMAKE_SOURCE_DIR}/src/device/metal/objc.h ${CMAKE_SOURCE_DIR}/src/device/metal ${METAL_DIR}/emu)
+    add_test(NAME metal_conform COMMAND ${conform})
+    add_test(NAME metal_conform_faults COMMAND ${conform} --faults)
+    set_tests_properties(metal_conform metal_conform_faults PROPERTIES LABELS metal)
+    set_tests_properties(metal_lint metal_lint_mistakes PROPERTIES LABELS metal TIMEOUT 300 ENVIRONMENT MSL_CLANG=${MSL_CLANG})
+  endif()
 endif()
 
 # A test of Metal is linked with the emulator, which then stands in for the frameworks (it sets INGOT_METAL, unless that is set). The
