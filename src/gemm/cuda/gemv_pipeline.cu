@@ -210,7 +210,7 @@ static __device__ __forceinline__ f32 warp_sums(f32 first, f32 second, u32 threa
 
 // Eights of the row that a thread has in flight.
 template <bool ALONE> struct row_eights {
-    static constexpr u32 at_once = ALONE ? 4 : 3, step = consumers_of(ALONE);
+    static constexpr u32 at_once = ALONE ? 4 : 2, step = consumers_of(ALONE);
     struct float8 v[at_once];
 
     __device__ __forceinline__ void load(const f32 *row, u32 first, u32 n, u32 end)
