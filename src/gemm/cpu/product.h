@@ -141,8 +141,8 @@ static inline uint32_t product_block_first(const struct product_split *s, uint32
 {
     return (uint32_t)((uint64_t)s->n_rows * block / s->n_blocks);
 }
-// The size of the next tile of the rows [at, end), such that the rest splits evenly; fours where tiles are
-// large.
+// The number of rows of the next tile of the rows [at, end): all tiles get about as many. Where a tile may
+// have 16 and more, it gets a multiple of four: AVX2's are computed by four rows at a time.
 static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max_rows)
 {
     uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows, even = (n + n_tiles - 1) / n_tiles;

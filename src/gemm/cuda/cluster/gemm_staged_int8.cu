@@ -36,7 +36,7 @@ template <u32 MODE, bool PACKED> struct staged_int8_kernel {
 
 template <class K> struct staged_products : int8_products<K> { // of a warpgroup
     u32 rows, scales;                                          // offsets in a stage
-    u32 empty; // barriers of the block that this lane's arrival goes to
+    u32 empty; // first empty barrier of the block in the cluster at which this lane arrives
 
     __device__ __forceinline__ void begin(const struct pipe<K> &pipe)
     {

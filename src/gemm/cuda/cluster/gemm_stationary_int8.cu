@@ -5,9 +5,9 @@
 //   warpgroup 0: 64 rows     ->    ring 0                        ring 0            each stage (64 rows, 128
 //   warpgroup 1: 64 others   ->    ring 1                        ring 1            columns) to both blocks
 //
-// A tile of gemm_staged_int8 has 128 rows for its 128 weight rows, and both come from L2 for each tile. Here
-// weights come once, and what a stage of rows brings is multiplied by 256 weight rows. Each warpgroup has a
-// ring and a producer warp of its own, and waits for the other nowhere. Sums, epilogues and bits are those of
+// A tile of gemm_staged_int8 has 128 rows for its 128 weight rows, and both are loaded from L2 for each tile.
+// Here weights are loaded once, and the cluster multiplies each stage by 256 weight rows. Each warpgroup has
+// a ring and a producer warp of its own, and never waits for the other. Sums, epilogues and bits are those of
 // gemm_staged_int8 (int8_results.cuh). Columns: up to STATIONARY_CHUNKS * 128. Time:
 // bench/results/2026-11-28-encoder.md.
 #include "gemm/cuda/cluster/int8_results.cuh"
@@ -90,7 +90,7 @@ produce_rows(const struct cluster_params &c, const struct stationary_share &w, s
 template <class K> struct stationary_products : int8_products<K> { // of a warpgroup
     u32 weights, weights_full;                                     // in shared memory
     u32 scales;                                                    // offset in a stage
-    u32 empty; // barriers of the block that this lane's arrival goes to
+    u32 empty; // first empty barrier of the block in the cluster at which this lane arrives
 
     __device__ __forceinline__ void begin(const struct pipe<K> &pipe, u32 warp)
     {

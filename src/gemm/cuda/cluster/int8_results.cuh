@@ -4,9 +4,9 @@
 //   products      | columns i    | columns i + 1 | columns i + 2 | ...
 //   fp32 sums                    | += columns i  | += i + 1      | ...
 //
-// Whole numbers up to 128 * 127 * 127 are exact in fp32. Epilogue: staged_results.cuh, by a scale and a bias
-// of each column, which are loaded before the products. K, a kernel's constants, beside those of
-// staged_results.cuh: scale_columns of a row that share a scale.
+// Integers up to 128 * 127 * 127 are exact in fp32. Epilogue: staged_results.cuh, with a scale and a bias for
+// each column, which are loaded before the products. K holds a kernel's constants: those that
+// staged_results.cuh wants, and scale_columns, how many columns of a row share a scale.
 #pragma once
 #include "gemm/cuda/cluster/staged_results.cuh"
 #include "gemm/cuda/int8_tiles.cuh"
@@ -19,7 +19,8 @@ enum { SUMS = STAGED_INT8_WEIGHTS / 8 };
 
 struct int8_chunk { // of 128 columns, in shared memory
     u32 rows, weights;
-    u32 scales, apart; // of row g; row g + 8 follows; the scales of the second 64 columns lie `apart`
+    u32 scales; // of row g; that of row g + 8 is 32 bytes behind
+    u32 apart;  // bytes to the scales of the second 64 columns
 };
 
 // Two sets of integer sums: the next products run while those before are converted. All of a pipeline stands
