@@ -1,6 +1,7 @@
 // test_prefill_budget.c - how far a prompt may stretch the steps of running answers, on machines that are
 // made up.
 #include <math.h>
+#include "engine/load/load_shape.h"
 #include "engine/prefill_budget.h"
 #include "testing.h"
 
@@ -124,9 +125,22 @@ static void the_encoder_has_the_time_of_a_prompt(void **state)
     assert_true(prefill_budget_ns(&pace, 1) == 1); // never 0, so that it ends
 }
 
+// Weights, and those that one token uses: of SmolLM-135M, Llama 3B, 8B and 70B, Qwen3-30B-A3B, Mixtral 8x7B.
+static void a_step_has_more_rows_where_few_weights_multiply(void **state)
+{
+    (void)state;
+    assert_int_equal(load_rows_of(135000000, 135000000), 2048);
+    assert_int_equal(load_rows_of(3200000000, 3200000000), 1024);
+    assert_int_equal(load_rows_of(8030000000, 8030000000), 512);
+    assert_int_equal(load_rows_of(70600000000, 70600000000), 512);
+    assert_int_equal(load_rows_of(30500000000, 3300000000), 2048);
+    assert_int_equal(load_rows_of(46700000000, 12900000000), 1024);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_has_more_rows_where_few_weights_multiply),
         cmocka_unit_test(a_prompt_stretches_no_step_beyond_the_limit),
         cmocka_unit_test(the_encoder_has_the_time_of_a_prompt),
         cmocka_unit_test(steps_below_sixteen_milliseconds_are_filled),

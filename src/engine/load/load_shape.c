@@ -16,7 +16,7 @@ enum {
     LEAST_OUTPUTS = 16,
     LOGITS_OF_A_STEP = 1 << 26
 };
-static const double STEP_PRODUCTS = DEFAULT_ROWS * 8e9; // a step of a model with 8 billion weights
+static const double LARGE = 8e9; // weights
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
 {
@@ -48,18 +48,24 @@ static bool fit_texts(struct engine_loaded *l, struct err *err)
                    model_file_path(l->file), l->n_context, (unsigned long long)positions->dims[0]);
 }
 
-// More rows of a small model on GPUs, where a step of few of them is over before it has begun: so many that
-// it takes no longer than one of a larger model.
-static uint32_t choose_rows(const struct engine_loaded *l)
+uint32_t load_rows_of(uint64_t n_weights, uint64_t n_active)
 {
+    double size = (double)n_weights > LARGE ? (double)n_weights : LARGE;
     uint32_t rows = DEFAULT_ROWS;
-    bool queues = true;
 
-    for (uint32_t i = 0; i < l->devices.n; i++)
-        queues = queues && l->devices.at[i]->queue;
-    while (queues && rows < MOST_DEFAULT_ROWS && 2.0 * rows * (double)l->model.n_parameters <= STEP_PRODUCTS)
+    while (rows < MOST_DEFAULT_ROWS && 2.0 * rows * (double)n_active <= DEFAULT_ROWS * size)
         rows *= 2;
     return rows;
+}
+
+static uint32_t choose_rows(const struct engine_loaded *l)
+{
+    const struct model *m = &l->model;
+
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        if (!l->devices.at[i]->queue)
+            return DEFAULT_ROWS;
+    return load_rows_of(m->n_parameters, m->n_parameters - m->n_idle);
 }
 
 bool load_sizes_choose(struct engine_loaded *l, struct err *err)

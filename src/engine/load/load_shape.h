@@ -3,6 +3,10 @@
 #pragma once
 #include "engine/engine.h"
 
+// The rows of a step on GPUs where nothing is asked for: so many, up to 2,048, that their products are not
+// more than those of 512 rows through 8 billion weights, or through all of the model's. A mixture multiplies
+// with few of its weights and reads all of them, however many rows there are.
+uint32_t load_rows_of(uint64_t n_weights, uint64_t n_active);
 // Context, rows and outputs.
 bool load_sizes_choose(struct engine_loaded *l, struct err *err);
 // As the first device computes; the others may differ in what is exact.
