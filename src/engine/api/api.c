@@ -44,9 +44,7 @@ void ingot_log_set(enum ingot_log_level highest, ingot_on_log *on_log, void *arg
 
 void ingot_engine_options_init(struct ingot_engine_options *options, size_t size)
 {
-    const struct ingot_engine_options defaults = {
-        .size = size, .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f
-    };
+    const struct ingot_engine_options defaults = { .size = size, .n_sequences = 1, .step_stretch = 1.75f };
 
     sizes_give(options, size, &defaults, sizeof defaults);
 }
