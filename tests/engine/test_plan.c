@@ -264,6 +264,26 @@ static void stages_that_overlap_are_predicted_so(void **state)
     free(p);
 }
 
+// Layers that read another's K and V, and what the first makes of a token: they are timed without it.
+static void layers_that_lean_on_others_are_not_divided(void **state)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct plan *p = calloc(1, sizeof *p);
+    struct err err = { 0 };
+    (void)state;
+
+    o.model = SOURCE_DIR "/tests/golden/gemma4-e2b/model.gguf";
+    o.device = "cpu,cpu";
+    o.n_threads = 1;
+    assert_ok(engine_plan(&o, 0, p, &err), &err);
+    assert_int_equal(p->placement.n, 1);
+    assert_int_equal(p->placement.layers[0].last, 6);
+    assert_true(p->token_ns > 0 && p->prompt_ns > 0);
+    o.stages = "3";
+    assert_fails(engine_plan(&o, 0, p, &err), &err, "runs such a model in one stage");
+    free(p);
+}
+
 static void one_layer_is_not_divided(void **state)
 {
     struct model m = { .config = { .n_layers = 1 } };
@@ -451,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_slow_device_is_left_out),
         cmocka_unit_test(a_plan_is_made_without_loading),
         cmocka_unit_test(stages_that_overlap_are_predicted_so),
+        cmocka_unit_test(layers_that_lean_on_others_are_not_divided),
         cmocka_unit_test(one_layer_is_not_divided),
         cmocka_unit_test(probes_are_kept),
         cmocka_unit_test(a_strange_probe_is_none),

@@ -162,7 +162,8 @@ static bool trial_open(struct probe_trial *t, const struct probe_request *p, uin
                                .layers = t->layers,
                                .shape = &small,
                                .experts = p->experts,
-                               .experts_exact = small.exact };
+                               .experts_exact = small.exact,
+                               .is_probe = true };
     t->step = mem_alloc(step_bytes(small.max_rows, small.max_outputs));
     if (!t->step)
         return err_memory(err, "a step");

@@ -295,25 +295,28 @@ static bool sees_window(const struct stage *s, uint32_t i)
     return s->shape.n_windows > 0 && s->parts.model->layer_configs[s->parts.first + i].window > 0;
 }
 
-// A layer's own pages, or those of the layer whose K and V it reads, which is in the same stage.
+// A layer's own pages, or those of the layer whose K and V it reads, which is in the same stage. One that is
+// timed without that layer has pages like them.
 static bool make_layer_pages(struct stage *s, uint32_t i, struct err *err)
 {
     const struct model *m = s->parts.model;
     const struct layer_config *c = &m->layer_configs[s->parts.first + i];
-    struct model_page bytes = model_page_bytes(m, s->parts.first + i, s->shape.k_format, s->shape.v_format);
+    struct model_page bytes = model_page_bytes(m, c->pages_of, s->shape.k_format, s->shape.v_format);
     struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format,
                                 (u16)s->shape.v_format };
     struct buffer *kv = &s->page_buffers[2 * i], *table = sees_window(s, i) ? &s->window_table : &s->table;
     uint64_t n = sees_window(s, i) ? s->shape.n_windows : s->shape.n_pages;
 
-    CHECK(c->pages_of >= s->parts.first && c->pages_of <= s->parts.first + i);
+    bool is_here = c->pages_of >= s->parts.first && c->pages_of <= s->parts.first + i;
+
+    CHECK(is_here || s->is_probe);
     if (c->state_words > 0 || c->ffn_alone)
         return true;
     if (m->arch->is_encoder) {
         s->pages[i] = (struct pages){ NULL, NULL, &s->table, shape };
         return true;
     }
-    if (c->pages_of != s->parts.first + i) {
+    if (is_here && c->pages_of != s->parts.first + i) {
         s->pages[i] = s->pages[c->pages_of - s->parts.first];
         return true;
     }
@@ -460,9 +463,11 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
     const struct stage_shape *shape = plan->shape;
     const struct model *m = plan->model;
 
-    *s = (struct stage){
-        .device = plan->device, .shape = *shape, .is_experts = plan->is_experts, .is_draft = plan->is_draft
-    };
+    *s = (struct stage){ .device = plan->device,
+                         .shape = *shape,
+                         .is_experts = plan->is_experts,
+                         .is_draft = plan->is_draft,
+                         .is_probe = plan->is_probe };
     s->parts = (struct model_stage){ .model = m,
                                      .first = plan->layers.first,
                                      .last = plan->layers.last,

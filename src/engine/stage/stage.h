@@ -52,6 +52,7 @@ struct stage {
     bool borrows_block, borrows_tables; // of the stage before: the block; tables and history
     bool is_experts;                    // of the experts of its layers alone: no pages, tables or logits
     bool is_draft;                      // the layer that drafts, on what the stage before leaves in its block
+    bool is_probe;                      // played for its time alone, without the layers before
     struct away *away;                  // the experts that another device has, or NULL
     // The other ranks of its layers (engine/group), with tables, pages and tapes of their own; borrowed. What
     // is written, moved or counted below is so on all of them, but playing and watching.
@@ -85,12 +86,13 @@ struct stage_plan {
     struct device *device;
     struct layer_range layers;
     const struct stage_shape *shape;
-    const struct buffer *pool;       // rows of pictures that tokens may name, or NULL
-    const struct stage *before;      // the stage whose block this one reads; NULL: none
-    struct device *experts;          // for the experts of the layers that shape->n_away counts
-    bool experts_exact;              // as shape->exact, for that device
-    bool is_experts;                 // this is their stage
-    bool is_draft;                   // layers is the one that drafts; `before` has the head
+    const struct buffer *pool;  // rows of pictures that tokens may name, or NULL
+    const struct stage *before; // the stage whose block this one reads; NULL: none
+    struct device *experts;     // for the experts of the layers that shape->n_away counts
+    bool experts_exact;         // as shape->exact, for that device
+    bool is_experts;            // this is their stage
+    bool is_draft;              // layers is the one that drafts; `before` has the head
+    bool is_probe;
     const struct adapters *adapters; // or NULL
 };
 
