@@ -189,6 +189,15 @@ void file_write(struct file_writer *w, const void *bytes, size_t n)
     }
 }
 
+void file_write_zeros(struct file_writer *w, uint64_t n)
+{
+    file_flush(w);
+    w->bytes += n;
+    if (w->first.code == ERR_NONE &&
+        (ftruncate(w->fd, (off_t)w->bytes) != 0 || lseek(w->fd, 0, SEEK_END) < 0))
+        err_set(&w->first, ERR_IO, "%s: cannot write: %s", w->part, strerror(errno));
+}
+
 bool file_commit(struct file_writer *w, struct err *err)
 {
     file_flush(w);

@@ -44,5 +44,6 @@ struct file_writer {
 };
 bool file_create(struct file_writer *w, const char *path, struct err *err);
 void file_write(struct file_writer *w, const void *bytes, size_t n);
+void file_write_zeros(struct file_writer *w, uint64_t n); // a hole, which takes no room on most disks
 bool file_commit(struct file_writer *w, struct err *err);
 void file_abort(struct file_writer *w);

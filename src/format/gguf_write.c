@@ -206,7 +206,10 @@ void gguf_write_data(struct gguf_writer *w, const void *bytes, uint64_t n)
     if (failed(w))
         return;
     CHECK(w->tensor < w->n_tensors && w->out.bytes - w->data_begin + n <= w->ends[w->tensor]);
-    file_write(&w->out, bytes, (size_t)n);
+    if (bytes)
+        file_write(&w->out, bytes, (size_t)n);
+    else
+        file_write_zeros(&w->out, n);
     if (w->out.bytes - w->data_begin == w->ends[w->tensor]) {
         pad(w);
         w->tensor++;

@@ -39,6 +39,7 @@ void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format
                        uint32_t n_dims);
 // Everything is described: writes the header. Then exactly the described bytes must follow.
 void gguf_write_begin(struct gguf_writer *w);
+// bytes NULL: zeros, as file_write_zeros writes them.
 void gguf_write_data(struct gguf_writer *w, const void *bytes, uint64_t n);
 bool gguf_write_commit(struct gguf_writer *w, struct err *err);
 void gguf_write_abort(struct gguf_writer *w); // also after commit: does nothing

@@ -203,6 +203,7 @@ static const struct option synth_options[] = {
     { "--type", OPTION_STRING, AT(type), "TYPE", "Q4_0", 0, 0, NULL, "format of the weights, as in quantize" },
     { "--list", OPTION_FLAG, AT(list), NULL, NULL, 0, 0, NULL, "print the names of the shapes" },
     { "--layers", OPTION_U32, AT(n_synth_layers), "N", "0", 0, 1024, NULL, "so many layers of the shape; 0: all" },
+    { "--hollow", OPTION_FLAG, AT(hollow), NULL, NULL, 0, 0, NULL, "zeros for weights, which take no room on most disks: for inspect and plan" },
     { "-s --seed", OPTION_U64, AT(seed), "N", "0", 0, 0, NULL, "the same seed gives the same file" },
     { 0 },
 };

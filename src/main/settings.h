@@ -57,7 +57,7 @@ struct settings {
     struct option_list eval_types, eval_pages;
     uint32_t n_chunks;
     // inspect, tokenize, synth, verify
-    bool ids, tensors, list, all, verify_gemm;
+    bool ids, tensors, list, all, verify_gemm, hollow;
     uint32_t n_synth_layers; // 0: the shape's
     const char *type;
     uint32_t n_verify, n_plan_sequences, plan_depth;

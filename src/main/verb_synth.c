@@ -31,6 +31,7 @@ int verb_synth(const struct verb_call *call)
         .output = words->at[1],
         .seed = call->settings->seed,
         .n_layers = call->settings->n_synth_layers,
+        .hollow = call->settings->hollow,
         .progress = progress_callback,
         .progress_arg = &progress,
     };

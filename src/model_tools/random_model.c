@@ -652,6 +652,10 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
             gguf_write_data(&s->w, &(float){ i < e->from.dims[0] / 4 ? 1 : 1e30f }, sizeof(float));
         return advance(s, e->from.bytes);
     }
+    if (s->options->hollow) {
+        gguf_write_data(&s->w, NULL, e->from.bytes);
+        return advance(s, e->from.bytes);
+    }
     const unsigned char *pool = pool_of(s, e->format);
     uint64_t pool_bytes = (uint64_t)POOL / info->block_elements * info->block_bytes;
     if (!pool)

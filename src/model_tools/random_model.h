@@ -19,7 +19,8 @@ struct random_model_options {
     const char *type;
     const char *output; // of a shape that takes pictures also its tower: mmproj-NAME.gguf beside it
     uint64_t seed;
-    uint32_t n_layers;                                          // 0: the shape's
+    uint32_t n_layers; // 0: the shape's
+    bool hollow;       // zeros for weights, which take no room on most disks: for `inspect` and `plan`
     bool (*progress)(void *arg, uint64_t done, uint64_t total); // bytes; false stops. May be NULL
     void *progress_arg;
 };

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
@@ -387,6 +388,30 @@ static void no_file_that_nothing_can_run(void **state)
     assert_fails(random_model_file(&deep, &err), &err, "with 1025 layers cannot be run; want 1 to 1024");
 }
 
+// A hollow file is as long as another, holds the same tensors, and takes next to no room.
+static void a_hollow_file_has_all_but_the_weights(void **state)
+{
+    struct random_model_options o = { .shape = "toy-wide", .type = "BF16", .output = path, .hollow = true };
+    struct err err = { 0 };
+    struct stat full, hollow;
+    struct model_file *f;
+
+    (void)state;
+    model_file_close(made("toy-wide", "BF16"));
+    assert_int_equal(stat(path, &full), 0);
+    assert_ok(random_model_file(&o, &err), &err);
+    assert_int_equal(stat(path, &hollow), 0);
+    assert_int_equal(hollow.st_size, full.st_size);
+    assert_true(hollow.st_blocks * 512 < full.st_size / 8);
+    assert_ok(model_file_open(&f, path, &err), &err);
+    const struct file_tensor *q = model_file_tensor(f, "blk.1.attn_q.weight"),
+                             *norm = model_file_tensor(f, "output_norm.weight");
+    for (uint64_t i = 0; i < q->bytes; i++)
+        assert_int_equal(((const unsigned char *)q->data)[i], 0);
+    assert_true(*(const float *)norm->data == 1);
+    model_file_close(f);
+}
+
 static bool stop(void *arg, uint64_t done, uint64_t total)
 {
     (void)arg;
@@ -451,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(no_file_that_nothing_can_run, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(a_hollow_file_has_all_but_the_weights, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),
     };
