@@ -5,13 +5,16 @@
 #include "model_tools/random_shapes.h"
 
 #define LAYERS_OF_LFM2     (1u << 2 | 1u << 5 | 1u << 8 | 1u << 10 | 1u << 12 | 1u << 14)
+#define LAYERS_OF_LFM2_26  (1u << 2 | 1u << 5 | 1u << 9 | 1u << 13 | 1u << 17 | 1u << 21 | 1u << 24 | 1u << 27)
 #define LAYERS_OF_LFM2_MOE (1u << 2 | 1u << 6 | 1u << 10 | 1u << 14 | 1u << 18 | 1u << 21)
 
 static const struct random_hybrid hybrids[] = {
     { "toy-lfm2", 1u << 1, 0, 0, 0, 3, false },
     { "toy-lfm2moe", 1u << 2, 0, 0, 0, 3, false },
     { "lfm2-350m", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
+    { "lfm2-700m", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
     { "lfm2-1.2b", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
+    { "lfm2-2.6b", LAYERS_OF_LFM2_26, 0, 0, 0, 3, false },
     { "lfm2-8b-a1b", LAYERS_OF_LFM2_MOE, 0, 0, 0, 3, false },
     { "toy-qwen35", 0, 2, 4, 64, 4, false },
     { "toy-qwen35moe", 0, 2, 4, 64, 4, false },
@@ -24,6 +27,8 @@ static const struct random_hybrid hybrids[] = {
     { "qwen3.5-9b-mtp", 0, 16, 32, 128, 4, true },
     { "qwen3.5-27b", 0, 16, 48, 128, 4, false },
     { "qwen3.5-35b-a3b", 0, 16, 32, 128, 4, false },
+    { "qwen3.5-122b-a10b", 0, 16, 64, 128, 4, false },
+    { "qwen3.5-397b-a17b", 0, 16, 64, 128, 4, false },
 };
 
 const struct random_hybrid *random_hybrid_find(const char *name)

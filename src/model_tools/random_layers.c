@@ -1,9 +1,9 @@
-// random_layers.c - see random_layers.h. Sizes from the config.json of Gemma 4 26B-A4B, Nemotron 3 Nano and
-// Granite 4.0 H; the toys have the same proportions.
+// random_layers.c - see random_layers.h. Sizes from the config.json of Nemotron 3 Nano and Granite 4.0 H; the
+// toys have the same proportions.
 #include "model_tools/random_layers.h"
 #include <stdio.h>
 #include <string.h>
-#include "model_tools/random_shapes.h"
+#include "model_tools/random_gemma4.h"
 
 enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4 };
 
@@ -18,6 +18,11 @@ static bool is_granite(const char *arch)
     return strcmp(arch, "granitehybrid") == 0;
 }
 
+static bool is_gemma(const char *arch)
+{
+    return strcmp(arch, "gemma4") == 0;
+}
+
 static bool has_mamba(const char *arch)
 {
     return is_granite(arch) || strcmp(arch, "nemotron_h_moe") == 0;
@@ -25,7 +30,7 @@ static bool has_mamba(const char *arch)
 
 bool random_layers_knows(const char *arch)
 {
-    return strcmp(arch, "gemma4") == 0 || has_mamba(arch);
+    return is_gemma(arch) || has_mamba(arch);
 }
 
 uint32_t random_layers_fewest(const char *arch)
@@ -33,67 +38,18 @@ uint32_t random_layers_fewest(const char *arch)
     return !has_mamba(arch) ? 1 : is_granite(arch) ? GRANITE_FIRST + 1 : (uint32_t)strcspn(kinds, "*") + 1;
 }
 
-static bool is_gemma(const struct random_sizes *h)
-{
-    return strcmp(h->arch, "gemma4") == 0;
-}
-
-// Every so many layers one sees all: its heads are twice as wide, and a fourth of them have K.
-static uint32_t period(const struct random_sizes *h)
-{
-    return h->n_layers < 6 ? 3 : 6;
-}
-
-static uint32_t gemma_kv(const struct random_sizes *h, bool all)
-{
-    return all ? h->n_kv_heads / 4 : h->n_kv_heads;
-}
-
-static uint32_t gemma_tensors(const struct random_sizes *h, uint32_t l, struct random_tensor *tensors)
-{
-    bool all = (l + 1) % period(h) == 0;
-    uint64_t dim = all ? h->head_dim : h->head_dim / 2, n_q = h->n_heads * dim, n_kv = gemma_kv(h, all) * dim,
-             n = h->n_cols, e = h->n_experts, ffn = h->n_ffn, wide = h->n_expert_ffn;
-    const struct random_tensor list[] = {
-        { "attn_norm.weight", 0, 0, n },
-        { "attn_q.weight", 0, n_q, n },
-        { "attn_k.weight", 0, n_kv, n },
-        { "attn_output.weight", 0, n, n_q },
-        { "attn_q_norm.weight", 0, 0, dim },
-        { "attn_k_norm.weight", 0, 0, dim },
-        { "post_attention_norm.weight", 0, 0, n },
-        { "ffn_norm.weight", 0, 0, n },
-        { "ffn_gate.weight", 0, ffn, n },
-        { "ffn_up.weight", 0, ffn, n },
-        { "ffn_down.weight", 0, n, ffn },
-        { "post_ffw_norm.weight", 0, 0, n },
-        { "ffn_gate_inp.weight", 0, e, n },
-        { "ffn_gate_inp.scale", 0, 0, n },
-        { "ffn_gate_exps.weight", e, wide, n },
-        { "ffn_up_exps.weight", e, wide, n },
-        { "ffn_down_exps.weight", e, n, wide },
-        { "ffn_down_exps.scale", 0, 0, e },
-        { "pre_ffw_norm_2.weight", 0, 0, n },
-        { "post_ffw_norm_1.weight", 0, 0, n },
-        { "post_ffw_norm_2.weight", 0, 0, n },
-        { "attn_v.weight", 0, n_kv, n }, // last: layers that see all have none
-    };
-    memcpy(tensors, list, sizeof list);
-    return sizeof list / sizeof *list - all;
-}
-
-static uint32_t mamba_heads(const struct random_sizes *h)
+static uint32_t mamba_heads(const struct random_shape *h)
 {
     return is_granite(h->arch) ? 2 * h->n_cols / MAMBA_DIM : 2 * h->n_heads;
 }
 
-static uint32_t mamba_groups(const struct random_sizes *h)
+static uint32_t mamba_groups(const struct random_shape *h)
 {
     return is_granite(h->arch) ? 1 : h->n_heads / 4;
 }
 
 // Mamba2, attention, or experts: of Nemotron a layer is no more, of Granite one of the first two.
-static char kind_of(const struct random_sizes *h, uint32_t l)
+static char kind_of(const struct random_shape *h, uint32_t l)
 {
     if (is_granite(h->arch))
         return l % GRANITE_PERIOD == GRANITE_FIRST ? '*' : 'M';
@@ -101,7 +57,7 @@ static char kind_of(const struct random_sizes *h, uint32_t l)
 }
 
 // The half of a layer of this kind.
-static uint32_t half_tensors(const struct random_sizes *h, char kind, struct random_tensor *tensors)
+static uint32_t half_tensors(const struct random_shape *h, char kind, struct random_tensor *tensors)
 {
     uint64_t n = h->n_cols, heads = mamba_heads(h), inner = heads * MAMBA_DIM,
              mixed = inner + 2ull * mamba_groups(h) * MAMBA_STATE, n_q = (uint64_t)h->n_heads * h->head_dim,
@@ -138,7 +94,7 @@ static uint32_t half_tensors(const struct random_sizes *h, char kind, struct ran
 }
 
 // Granite's other half: experts beside a shared one, or a gated FFN.
-static uint32_t granite_tensors(const struct random_sizes *h, struct random_tensor *tensors)
+static uint32_t granite_tensors(const struct random_shape *h, struct random_tensor *tensors)
 {
     uint64_t n = h->n_cols, e = h->n_experts, ffn = h->n_ffn, wide = h->n_expert_ffn;
     const struct random_tensor dense[] = {
@@ -161,16 +117,21 @@ static uint32_t granite_tensors(const struct random_sizes *h, struct random_tens
     return (uint32_t)((e ? sizeof experts : sizeof dense) / sizeof *tensors);
 }
 
-uint32_t random_layers_tensors(const struct random_sizes *h, uint32_t l,
+uint32_t random_layers_tensors(const struct random_shape *h, uint32_t l,
                                struct random_tensor tensors[RANDOM_LAYER_TENSORS])
 {
-    if (is_gemma(h))
-        return gemma_tensors(h, l, tensors);
+    if (is_gemma(h->arch))
+        return random_gemma4_layer(h, l, tensors);
     uint32_t n = half_tensors(h, kind_of(h, l), tensors);
     return n + (is_granite(h->arch) ? granite_tensors(h, tensors + n) : 0);
 }
 
-static void key(const struct random_sizes *h, struct gguf_writer *w, const char *part, uint32_t value)
+uint32_t random_layers_top(const struct random_shape *h, struct random_tensor tensors[RANDOM_LAYER_TENSORS])
+{
+    return is_gemma(h->arch) ? random_gemma4_top(h, tensors) : 0;
+}
+
+static void key(const struct random_shape *h, struct gguf_writer *w, const char *part, uint32_t value)
 {
     char name[96];
 
@@ -178,7 +139,7 @@ static void key(const struct random_sizes *h, struct gguf_writer *w, const char 
     gguf_write_u32(w, name, value);
 }
 
-static void list(const struct random_sizes *h, struct gguf_writer *w, const char *part, const int32_t *values)
+static void list(const struct random_shape *h, struct gguf_writer *w, const char *part, const int32_t *values)
 {
     char name[96];
 
@@ -186,28 +147,7 @@ static void list(const struct random_sizes *h, struct gguf_writer *w, const char
     gguf_write_i32s(w, name, values, h->n_layers);
 }
 
-static void gemma_keys(const struct random_sizes *h, struct gguf_writer *w)
-{
-    int32_t kv[RANDOM_MOST_LAYERS];
-    bool windows[RANDOM_MOST_LAYERS];
-
-    for (uint32_t l = 0; l < h->n_layers; l++) {
-        windows[l] = (l + 1) % period(h) != 0;
-        kv[l] = (int32_t)gemma_kv(h, !windows[l]);
-    }
-    list(h, w, "attention.head_count_kv", kv);
-    key(h, w, "feed_forward_length", h->n_ffn);
-    key(h, w, "attention.key_length_swa", h->head_dim / 2);
-    key(h, w, "attention.value_length_swa", h->head_dim / 2);
-    key(h, w, "attention.sliding_window", 1024);
-    gguf_write_bools(w, "gemma4.attention.sliding_window_pattern", windows, h->n_layers);
-    key(h, w, "embedding_length_per_layer_input", 0);
-    key(h, w, "rope.dimension_count_swa", h->head_dim / 2);
-    gguf_write_f32(w, "gemma4.rope.freq_base_swa", 1e4f);
-    gguf_write_f32(w, "gemma4.final_logit_softcapping", 30);
-}
-
-static void mamba_keys(const struct random_sizes *h, struct gguf_writer *w)
+static void mamba_keys(const struct random_shape *h, struct gguf_writer *w)
 {
     int32_t kv[RANDOM_MOST_LAYERS], ffn[RANDOM_MOST_LAYERS];
 
@@ -231,10 +171,10 @@ static void mamba_keys(const struct random_sizes *h, struct gguf_writer *w)
         gguf_write_f32(w, "nemotron_h_moe.expert_weights_scale", 2.5f);
 }
 
-void random_layers_keys(const struct random_sizes *h, struct gguf_writer *w)
+void random_layers_keys(const struct random_shape *h, struct gguf_writer *w)
 {
-    if (is_gemma(h))
-        gemma_keys(h, w);
+    if (is_gemma(h->arch))
+        random_gemma4_keys(h, w);
     else
         mamba_keys(h, w);
 }

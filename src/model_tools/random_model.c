@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "model_tools/quantize/quantize_plan.h"
 #include "model_tools/random_encoder.h"
+#include "model_tools/random_family.h"
 #include "model_tools/random_hybrid.h"
 #include "model_tools/random_layers.h"
 #include "model_tools/random_shapes.h"
@@ -354,22 +355,15 @@ static bool add_listed(struct random_model *s, int64_t l, const struct random_en
     return ok;
 }
 
-static struct random_sizes sizes_of(const struct random_model *s)
+// l < 0: outside of the layers.
+static bool add_list(struct random_model *s, int64_t l, const struct random_tensor *list, uint32_t n)
 {
-    const struct random_shape *h = s->shape;
-    return (struct random_sizes){ h->arch,       h->n_layers, h->n_cols,    h->n_ffn,        h->n_heads,
-                                  h->n_kv_heads, h->head_dim, h->n_experts, h->n_expert_ffn, h->n_shared };
-}
-
-static bool add_layer_list(struct random_model *s, uint32_t l)
-{
-    struct random_tensor list[RANDOM_LAYER_TENSORS];
-    struct random_sizes sizes = sizes_of(s);
-    uint32_t n = random_layers_tensors(&sizes, l, list);
     bool ok = true;
 
     for (uint32_t i = 0; ok && i < n; i++)
-        ok = layer_tensor(s, l, list[i].part, list[i].n_matrices, list[i].n_rows, list[i].n_cols);
+        ok = l < 0 ? add(s, list[i].part, list[i].n_matrices, list[i].n_rows, list[i].n_cols)
+                   : layer_tensor(s, (uint32_t)l, list[i].part, list[i].n_matrices, list[i].n_rows,
+                                  list[i].n_cols);
     return ok;
 }
 
@@ -377,9 +371,10 @@ static bool add_layer(struct random_model *s, uint32_t l)
 {
     const struct random_shape *h = s->shape;
     struct random_encoder_tensor tensors[RANDOM_ENCODER_TENSORS];
+    struct random_tensor list[RANDOM_LAYER_TENSORS];
 
     if (random_layers_knows(h->arch))
-        return add_layer_list(s, l);
+        return add_list(s, l, list, random_layers_tensors(h, l, list));
     if (random_encoder_is(h->arch))
         return add_listed(s, l, tensors, random_encoder_layer(h->arch, h->n_cols, h->n_ffn, tensors));
     return (s->latent   ? add_latent_attention(s, l)
@@ -392,11 +387,12 @@ static bool add_tensors(struct random_model *s)
 {
     const struct random_shape *h = s->shape;
     struct random_encoder_tensor tensors[RANDOM_ENCODER_TENSORS];
+    struct random_tensor list[RANDOM_LAYER_TENSORS];
     const char *norm = strncmp(h->arch, "lfm2", 4) == 0 ? "token_embd_norm.weight" : "output_norm.weight";
     bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) &&
               (random_encoder_is(h->arch) || add(s, norm, 0, 0, h->n_cols)) &&
               (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols)) &&
-              (!is_arch(s, "gemma4") || add(s, "rope_freqs.weight", 0, 0, h->head_dim / 2)) &&
+              add_list(s, -1, list, random_layers_top(h, list)) &&
               add_listed(s, -1, tensors, random_encoder_top(h->name, h->arch, h->n_cols, tensors));
 
     for (uint32_t l = 0; ok && l < h->n_layers + has_draft(s); l++)
@@ -495,33 +491,6 @@ static void write_expert_keys(struct random_model *s)
     }
 }
 
-// What some architectures have beside the sizes.
-static void write_family_keys(struct random_model *s)
-{
-    const struct random_shape *h = s->shape;
-
-    if (strncmp(h->arch, "granite", 7) == 0) {
-        key_f32(s, "embedding_scale", 12);
-        key_f32(s, "residual_scale", 0.22f);
-        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
-        key_f32(s, "logit_scale", 6);
-    }
-    if (is_arch(s, "gemma3")) {
-        bool small = h->n_cols < 2048;
-        key_u32(s, "attention.sliding_window", small ? 512 : 1024);
-        if (!small)
-            gguf_write_str(&s->w, "gemma3.rope.scaling.type", STR("linear"));
-        key_f32(s, "rope.scaling.factor", small ? 1 : 8);
-    }
-    if (is_arch(s, "mistral3")) {
-        gguf_write_str(&s->w, "mistral3.rope.scaling.type", STR("yarn"));
-        key_f32(s, "rope.scaling.factor", 16);
-        key_u32(s, "rope.scaling.original_context_length", 16384);
-        key_f32(s, "rope.scaling.yarn_log_multiplier", 1);
-        key_f32(s, "attention.temperature_scale", 0.1f);
-    }
-}
-
 static void write_latent_keys(struct random_model *s)
 {
     const struct latent_shape *a = s->latent;
@@ -567,10 +536,9 @@ static void write_keys(struct random_model *s, uint32_t file_type)
     bool encodes = random_encoder_is(h->arch) || is_arch(s, "gemma-embedding");
     key_u32(s, "context_length", encodes ? random_encoder_context(h->name, h->arch) : 32768);
     key_u32(s, "embedding_length", h->n_cols);
-    struct random_sizes sizes = sizes_of(s);
     bool listed = random_layers_knows(h->arch);
     if (listed)
-        random_layers_keys(&sizes, &s->w);
+        random_layers_keys(h, &s->w);
     else
         key_u32(s, "feed_forward_length", h->n_ffn);
     key_u32(s, "attention.head_count", h->n_heads);
@@ -584,7 +552,7 @@ static void write_keys(struct random_model *s, uint32_t file_type)
     key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(s, "rope.freq_base", h->rope_base);
     key_u32(s, "vocab_size", h->n_vocab);
-    write_family_keys(s);
+    random_family_keys(h, &s->w);
     random_encoder_keys(h->name, h->arch, &s->w);
     if (h->n_experts)
         write_expert_keys(s);
@@ -640,9 +608,10 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 {
     const struct quant_info *info = quant_info(e->format);
     bool decays = str_ends(e->name, STR("ssm_a")); // above 0 states would grow
+    bool scales = str_ends(e->name, STR("norm.weight")) || str_ends(e->name, STR("output_scale.weight"));
     const float one = decays ? -1 : 1;
 
-    if (e->from.n_dims == 1 && (decays || str_ends(e->name, STR("norm.weight")))) {
+    if (e->from.n_dims == 1 && (decays || scales)) {
         for (uint64_t i = 0; i < e->from.dims[0]; i++)
             gguf_write_data(&s->w, &one, sizeof one);
         return advance(s, e->from.bytes);

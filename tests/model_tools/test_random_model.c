@@ -351,6 +351,9 @@ static void no_file_that_nothing_can_run(void **state)
         uint32_t fewest; // layers
     } shapes[] = { { "toy", 1 },
                    { "toy-gemma4", 1 },
+                   { "toy-gemma4-dense", 1 },
+                   { "toy-gemma4-e2b", 1 },
+                   { "toy-olmo-3", 1 },
                    { "toy-qwen35", 1 },
                    { "toy-mistral4", 1 },
                    { "toy-glm4moe", 2 },
@@ -386,6 +389,117 @@ static void no_file_that_nothing_can_run(void **state)
     struct random_model_options deep = { .shape = "toy", .type = "Q8_0", .output = path, .n_layers = 1025 };
     struct err err = { 0 };
     assert_fails(random_model_file(&deep, &err), &err, "with 1025 layers cannot be run; want 1 to 1024");
+}
+
+// Cut anywhere: the layers that read K and V of others keep their part of all layers, as far as both kinds of
+// layers are before them.
+static void layers_that_share_are_cut_together(void **state)
+{
+    static const struct {
+        const char *shape;
+        uint32_t n_layers, n_shared;
+    } cuts[] = { { "toy-gemma4-e2b", 1, 0 },    { "toy-gemma4-e2b", 2, 0 }, { "toy-gemma4-e2b", 3, 0 },
+                 { "toy-gemma4-e2b", 4, 1 },    { "toy-gemma4-e2b", 5, 2 }, { "toy-gemma4-e2b", 6, 3 },
+                 { "toy-gemma4-e2b", 7, 4 },    { "toy-gemma4-e2b", 8, 4 }, { "toy-gemma4-e2b", 29, 16 },
+                 { "toy-gemma4-dense", 29, 0 }, { "gemma-4-e2b", 0, 20 },   { "gemma-4-e2b", 4, 1 },
+                 { "gemma-4-e2b", 6, 1 },       { "gemma-4-e2b", 9, 4 },    { "gemma-4-e4b", 0, 18 },
+                 { "gemma-4-e4b", 12, 5 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        struct random_model_options o = { .shape = cuts[i].shape,
+                                          .type = "Q4_0",
+                                          .output = path,
+                                          .n_layers = cuts[i].n_layers,
+                                          .hollow = true };
+        struct err err = { 0 };
+        struct model_file *f;
+        struct model m;
+        assert_ok(random_model_file(&o, &err), &err);
+        assert_ok(model_file_open(&f, path, &err), &err);
+        assert_ok(model_bind(&m, f, &err), &err);
+        uint32_t n = m.config.n_layers, own = n - cuts[i].n_shared;
+        const struct file_tensor *inputs = model_file_tensor(f, "per_layer_token_embd.weight");
+        for (uint32_t l = 0; l < n; l++) {
+            const struct layer_config *c = &m.layer_configs[l];
+            assert_true(l < own ? c->pages_of == l : c->pages_of < own);
+            assert_int_equal(m.layer_configs[c->pages_of].rope, c->rope);
+        }
+        assert_int_equal(inputs ? inputs->dims[1] : 0, m.config.n_inputs);
+        model_release(&m);
+        model_file_close(f);
+        unlink(path);
+    }
+}
+
+// Millions of parameters of the text, without layers that draft. LFM2's are published to the last one, the
+// others rounder, and agree.
+static void shapes_are_of_the_models_that_they_name(void **state)
+{
+    static const struct {
+        const char *shape;
+        double millions;
+    } models[] = { { "gemma-3-270m", 268.1 },
+                   { "gemma-3-27b", 27009 },
+                   { "gemma-4-e2b", 4629 },
+                   { "gemma-4-e4b", 7463 },
+                   { "gemma-4-12b", 11907 },
+                   { "gemma-4-31b", 30697 },
+                   { "gemma-4-26b-a4b", 25233 },
+                   { "olmo-2-1b", 1485 },
+                   { "olmo-2-7b", 7299 },
+                   { "olmo-2-13b", 13716 },
+                   { "olmo-2-32b", 32234 },
+                   { "olmo-3-7b", 7298 },
+                   { "olmo-3-32b", 32234 },
+                   { "smollm3-3b", 3075 },
+                   { "phi-4", 14660 },
+                   { "phi-4-mini", 3836 },
+                   { "granite-3.3-2b", 2534 },
+                   { "granite-3.3-8b", 8171 },
+                   { "granite-4.0-350m", 352.4 },
+                   { "granite-4.0-1b", 1632 },
+                   { "granite-4.0-micro", 3403 },
+                   { "granite-4.0-h-1b", 1462 },
+                   { "granite-4.0-h-micro", 3191 },
+                   { "granite-4.0-h-tiny", 6939 },
+                   { "granite-4.0-h-small", 32207 },
+                   { "ministral-3-3b", 3429 },
+                   { "ministral-3-8b", 8490 },
+                   { "ministral-3-14b", 13506 },
+                   { "devstral-small-2-24b", 23572 },
+                   { "glm-4-9b", 9400 },
+                   { "glm-4-32b", 32566 },
+                   { "lfm2-350m", 354.48 },
+                   { "lfm2-700m", 742.49 },
+                   { "lfm2-1.2b", 1170.34 },
+                   { "lfm2-2.6b", 2569.27 },
+                   { "lfm2-8b-a1b", 8340 },
+                   { "nemotron-3-nano", 31578 },
+                   { "mistral-small-4", 118973 },
+                   { "qwen3.5-0.8b", 752.4 },
+                   { "qwen3.5-35b-a3b", 34661 },
+                   { "qwen3.5-122b-a10b", 122112 },
+                   { "qwen3.5-397b-a17b", 396346 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct random_model_options o = {
+            .shape = models[i].shape, .type = "Q4_0", .output = path, .hollow = true
+        };
+        struct err err = { 0 };
+        struct model_file *f;
+        struct model m;
+        assert_ok(random_model_file(&o, &err), &err);
+        assert_ok(model_file_open(&f, path, &err), &err);
+        assert_ok(model_bind(&m, f, &err), &err);
+        double found = (double)m.n_parameters / 1e6;
+        if (fabs(found / models[i].millions - 1) > 1e-3)
+            fail_msg("%s: %.2f M parameters, want %.2f", models[i].shape, found, models[i].millions);
+        model_release(&m);
+        model_file_close(f);
+        unlink(path);
+    }
 }
 
 // A hollow file is as long as another, holds the same tensors, and takes next to no room.
@@ -476,6 +590,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(no_file_that_nothing_can_run, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(layers_that_share_are_cut_together, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(shapes_are_of_the_models_that_they_name, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_hollow_file_has_all_but_the_weights, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),

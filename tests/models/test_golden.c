@@ -54,42 +54,61 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
     }
 }
 
+static void check_batches(const struct random_model_options *o)
+{
+    struct ingot_engine_options e = ingot_engine_defaults();
+    struct err err = { 0 };
+    uint32_t tokens[70];
+    struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
+
+    for (uint32_t i = 0; i < 70; i++)
+        tokens[i] = (i * 37 + 5) % 512;
+    assert_ok(random_model_file(o, &err), &err);
+    e.model = o->output;
+    e.device = "cpu";
+    float *whole = run_logits(&e, &g);
+    e.n_batch = 3;
+    e.n_threads = 1;
+    float *parts = run_logits(&e, &g);
+    assert_memory_equal(whole, parts, sizeof(float) * g.n * g.n_vocab);
+    free(whole);
+    free(parts);
+}
+
 // Quantised weights and int8 activations, with experts and without: logits are the same bits whatever rows
 // share a step, and on any number of threads.
 static void models_give_the_same_bits_in_any_batch(void **state)
 {
     static const char *const shapes[] = {
-        "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral",   "toy-olmoe",         "toy-granitemoe",
-        "toy-gpt-oss",  "toy-glm4moe",  "toy-deepseek2", "toy-glm47",         "toy-gemma3",
-        "toy-olmo2",    "toy-glm4",     "toy-phi3",      "toy-smollm3",       "toy-granite",
-        "toy-mistral3", "toy-lfm2",     "toy-lfm2moe",   "toy-qwen35",        "toy-qwen35moe",
-        "toy-mistral4", "toy-gemma4",   "toy-nemotronh", "toy-granitehybrid", "toy-granitehybrid-moe"
+        "toy-qwen3moe", "toy-qwen2moe",     "toy-mixtral",   "toy-olmoe",         "toy-granitemoe",
+        "toy-gpt-oss",  "toy-glm4moe",      "toy-deepseek2", "toy-glm47",         "toy-gemma3",
+        "toy-olmo2",    "toy-glm4",         "toy-phi3",      "toy-smollm3",       "toy-granite",
+        "toy-mistral3", "toy-lfm2",         "toy-lfm2moe",   "toy-qwen35",        "toy-qwen35moe",
+        "toy-mistral4", "toy-gemma4",       "toy-nemotronh", "toy-granitehybrid", "toy-granitehybrid-moe",
+        "toy-olmo-3",   "toy-gemma4-dense", "toy-gemma4-e2b"
     };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
-    uint32_t tokens[70];
-    struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
 
     (void)state;
     close(mkstemp(path));
-    for (uint32_t i = 0; i < 70; i++)
-        tokens[i] = (i * 37 + 5) % 512;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct random_model_options o = {
-            .shape = shapes[i], .type = i % 2 ? "Q4_K_M" : "Q4_0", .output = path, .seed = 5
-        };
-        struct ingot_engine_options e = ingot_engine_defaults();
-        struct err err = { 0 };
-        assert_ok(random_model_file(&o, &err), &err);
-        e.model = path;
-        e.device = "cpu";
-        float *whole = run_logits(&e, &g);
-        e.n_batch = 3;
-        e.n_threads = 1;
-        float *parts = run_logits(&e, &g);
-        assert_memory_equal(whole, parts, sizeof(float) * g.n * g.n_vocab);
-        free(whole);
-        free(parts);
-    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_batches(&(struct random_model_options){
+            .shape = shapes[i], .type = i % 2 ? "Q4_K_M" : "Q4_0", .output = path, .seed = 5 });
+    unlink(path);
+}
+
+// With other numbers of layers than the shape has: a window's alone, and cuts between layers that share.
+static void models_cut_anywhere_give_the_same_bits_too(void **state)
+{
+    static const char *const shapes[] = { "toy-gemma4-dense", "toy-gemma4-e2b", "toy-olmo-3" };
+    char path[] = "/tmp/ingot-mixture-XXXXXX";
+
+    (void)state;
+    close(mkstemp(path));
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (uint32_t n = 1; n <= 9; n++)
+            check_batches(&(struct random_model_options){
+                .shape = shapes[i], .type = n % 2 ? "BF16" : "Q4_0", .output = path, .n_layers = n });
     unlink(path);
 }
 
@@ -117,6 +136,7 @@ int main(void)
         cmocka_unit_test(older_files_of_latents_give_the_reference_logits),
         cmocka_unit_test(fast_exact_kernels_give_the_reference_logits),
         cmocka_unit_test(models_give_the_same_bits_in_any_batch),
+        cmocka_unit_test(models_cut_anywhere_give_the_same_bits_too),
         cmocka_unit_test(layers_that_lean_on_others_stay_in_one_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
