@@ -8,26 +8,38 @@
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
-// The embedding, where it is not the head too: a token reads one row of it.
-static const struct file_tensor *embedding_alone(const struct model *m)
+enum { N_TABLES = 2 };
+
+// Of which a token reads one row: the embedding, where it is not the head too, and what layers get of each
+// token. NULL: the model has none.
+static void find_tables(const struct model *m, const struct file_tensor *tables[N_TABLES])
 {
-    return m->tied ? NULL : m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    tables[0] = m->tied ? NULL : m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    tables[1] = m->tensors[offsetof(struct model_weights, input_embed) / sizeof(void *)];
 }
 
 static uint64_t active_parameters(const struct model *m)
 {
-    uint64_t n_others = (uint64_t)(m->config.n_vocab - 1) * m->config.n_cols; // of other tokens' rows
+    uint64_t n = m->n_parameters - m->n_idle;
+    const struct file_tensor *tables[N_TABLES];
 
-    return m->n_parameters - m->n_idle - (embedding_alone(m) ? n_others : 0);
+    find_tables(m, tables);
+    for (uint32_t i = 0; i < N_TABLES; i++)
+        n -= tables[i] ? (tables[i]->dims[0] - 1) * tables[i]->dims[1] : 0; // of other tokens
+    return n;
 }
 
-// Bytes that decoding reads per token, of weights, but for the row of the embedding: every weight once, the
-// chosen experts only.
+// Bytes that decoding reads per token, of weights, but for the rows of tables: every weight once, the chosen
+// experts only.
 static uint64_t read_bytes(const struct model *m)
 {
-    const struct file_tensor *embed = embedding_alone(m);
+    uint64_t bytes = m->weight_bytes - m->idle_bytes;
+    const struct file_tensor *tables[N_TABLES];
 
-    return m->weight_bytes - m->idle_bytes - (embed ? embed->bytes : 0);
+    find_tables(m, tables);
+    for (uint32_t i = 0; i < N_TABLES; i++)
+        bytes -= tables[i] ? tables[i]->bytes : 0;
+    return bytes;
 }
 
 static struct stage_shape shape_of(const struct model_info *s)

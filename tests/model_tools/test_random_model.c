@@ -229,6 +229,8 @@ static uint64_t count_used(const struct model_file *f, const struct model *m)
         uint64_t all = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
         if (str_is(t->name, "token_embd.weight") && model_file_tensor(f, "output.weight"))
             all = t->dims[1];
+        else if (str_is(t->name, "per_layer_token_embd.weight"))
+            all = t->dims[1];
         else if (str_ends(t->name, STR("_exps.weight")) || str_ends(t->name, STR("_exps.bias")))
             all = all / m->n_experts * m->n_used_experts;
         n += all;
@@ -260,6 +262,27 @@ static void mixtures_have_experts(void **state)
         assert_int_equal(info.n_active, count_used(f, &m));
         model_info_close(&info);
         model_release(&m);
+        model_file_close(f);
+    }
+}
+
+// Of tables a token reads a row, of the embedding that is the head too all.
+static void of_a_table_a_token_reads_a_row(void **state)
+{
+    static const char *const shapes[] = { "toy", "toy-qwen3", "toy-gemma4-e2b" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct model_file *f = made(shapes[i], "BF16");
+        struct model_info info;
+        struct err err = { 0 };
+        assert_ok(model_info_open(&info, path, 0, &err), &err);
+        assert_int_equal(info.n_active, count_used(f, &info.model));
+        const struct file_tensor *inputs = model_file_tensor(f, "per_layer_token_embd.weight"),
+                                 *embed = model_file_tensor(f, "token_embd.weight");
+        assert_int_equal(info.read_bytes, info.model.weight_bytes - (inputs ? inputs->bytes : 0) -
+                                              (info.model.tied ? 0 : embed->bytes));
+        model_info_close(&info);
         model_file_close(f);
     }
 }
@@ -586,6 +609,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
         cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
         cmocka_unit_test_setup_teardown(mixtures_have_experts, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(of_a_table_a_token_reads_a_row, name_file, remove_file),
         cmocka_unit_test_setup_teardown(some_have_a_layer_that_drafts, name_file, remove_file),
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
