@@ -1,11 +1,11 @@
-// verb_synth.c - ingot synth: arguments and bar; the work is in model_tools/random_model.c.
+// verb_synth.c - ingot synth: arguments and bar; the work is in model_tools/random/random_model.c.
 #include "main/settings.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
 #include "main/terminal/progress.h"
 #include "main/terminal/signals.h"
-#include "model_tools/random_model.h"
-#include "model_tools/random_shapes.h"
+#include "model_tools/random/random_model.h"
+#include "model_tools/random/random_shapes.h"
 
 static int print_shapes(void)
 {

@@ -3,7 +3,7 @@
 // kernels compiled -ffast-math and in random schedules.
 #include "engine/api.h"
 #include "engine/api/verify.h"
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 #include "metal_emu.h"
 #include "models/golden.h"
 #include "models/shipped_eyes.h"

@@ -3,7 +3,7 @@
 //
 // Exact: fp32 against fp32.
 #include <unistd.h>
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 #include "models/golden.h"
 
 enum { N_FIRST = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES, N_ALL = N_FIRST + N_GOLDEN_HYBRIDS };

@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include "adapter_file.h"
 #include "engine/api.h"
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 #include "models/golden_lora.h"
 #include "models/split/model_part.h"
 

@@ -8,7 +8,7 @@
 #include "device/fuse.h"
 #include "engine/api.h"
 #include "engine/group/direct.h"
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 #include "open_engine.h"
 
 enum { N_PROMPT = 141, N_NEW = 600, N_SEQUENCES = 3 };

@@ -1,9 +1,9 @@
 // random_layers.c - see random_layers.h. Sizes from the config.json of Nemotron 3 Nano and Granite 4.0 H; the
 // toys have the same proportions.
-#include "model_tools/random_layers.h"
+#include "model_tools/random/random_layers.h"
 #include <stdio.h>
 #include <string.h>
-#include "model_tools/random_gemma4.h"
+#include "model_tools/random/random_gemma4.h"
 
 enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4 };
 

@@ -2,7 +2,7 @@
 // and Granite 4 H.
 #pragma once
 #include "format/gguf_write.h"
-#include "model_tools/random_shapes.h"
+#include "model_tools/random/random_shapes.h"
 
 enum { RANDOM_LAYER_TENSORS = 28 };
 struct random_tensor {

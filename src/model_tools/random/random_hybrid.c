@@ -1,21 +1,21 @@
 // random_hybrid.c - see random_hybrid.h. Shapes from the config.json of each model; the toys are for tests.
-#include "model_tools/random_hybrid.h"
+#include "model_tools/random/random_hybrid.h"
 #include <stdio.h>
 #include <string.h>
-#include "model_tools/random_shapes.h"
+#include "model_tools/random/random_shapes.h"
 
-#define LAYERS_OF_LFM2     (1u << 2 | 1u << 5 | 1u << 8 | 1u << 10 | 1u << 12 | 1u << 14)
-#define LAYERS_OF_LFM2_26  (1u << 2 | 1u << 5 | 1u << 9 | 1u << 13 | 1u << 17 | 1u << 21 | 1u << 24 | 1u << 27)
-#define LAYERS_OF_LFM2_MOE (1u << 2 | 1u << 6 | 1u << 10 | 1u << 14 | 1u << 18 | 1u << 21)
+#define LFM2_LAYERS     (1u << 2 | 1u << 5 | 1u << 8 | 1u << 10 | 1u << 12 | 1u << 14)
+#define LFM2_26_LAYERS  (1u << 2 | 1u << 5 | 1u << 9 | 1u << 13 | 1u << 17 | 1u << 21 | 1u << 24 | 1u << 27)
+#define LFM2_MOE_LAYERS (1u << 2 | 1u << 6 | 1u << 10 | 1u << 14 | 1u << 18 | 1u << 21)
 
 static const struct random_hybrid hybrids[] = {
     { "toy-lfm2", 1u << 1, 0, 0, 0, 3, false },
     { "toy-lfm2moe", 1u << 2, 0, 0, 0, 3, false },
-    { "lfm2-350m", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
-    { "lfm2-700m", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
-    { "lfm2-1.2b", LAYERS_OF_LFM2, 0, 0, 0, 3, false },
-    { "lfm2-2.6b", LAYERS_OF_LFM2_26, 0, 0, 0, 3, false },
-    { "lfm2-8b-a1b", LAYERS_OF_LFM2_MOE, 0, 0, 0, 3, false },
+    { "lfm2-350m", LFM2_LAYERS, 0, 0, 0, 3, false },
+    { "lfm2-700m", LFM2_LAYERS, 0, 0, 0, 3, false },
+    { "lfm2-1.2b", LFM2_LAYERS, 0, 0, 0, 3, false },
+    { "lfm2-2.6b", LFM2_26_LAYERS, 0, 0, 0, 3, false },
+    { "lfm2-8b-a1b", LFM2_MOE_LAYERS, 0, 0, 0, 3, false },
     { "toy-qwen35", 0, 2, 4, 64, 4, false },
     { "toy-qwen35moe", 0, 2, 4, 64, 4, false },
     { "toy-qwen35-mtp", 0, 2, 4, 64, 4, true },

@@ -1,5 +1,5 @@
 // random_encoder.c - see random_encoder.h. What a shape's name says of its use decides on pooling.
-#include "model_tools/random_encoder.h"
+#include "model_tools/random/random_encoder.h"
 #include <string.h>
 
 enum { MEAN = 1, CLS = 2, LAST = 3, RANK = 4 }; // as the key pooling_type has them

@@ -1,6 +1,6 @@
 // random_gemma4.c - see random_gemma4.h. Sizes from the config.json of each model, E2B's and E4B's from
 // transformers' convert_gemma4_weights.py; the toys have the same proportions.
-#include "model_tools/random_gemma4.h"
+#include "model_tools/random/random_gemma4.h"
 #include "base/err.h"
 
 // What the shape's sizes do not say. Its head_dim and heads are those of layers that see all; heads of layers

@@ -2,6 +2,6 @@
 // rotations.
 #pragma once
 #include "format/gguf_write.h"
-#include "model_tools/random_shapes.h"
+#include "model_tools/random/random_shapes.h"
 
 void random_family_keys(const struct random_shape *h, struct gguf_writer *w);

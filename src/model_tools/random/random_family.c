@@ -1,5 +1,5 @@
 // random_family.c - see random_family.h. YaRN's numbers from the config.json of each model.
-#include "model_tools/random_family.h"
+#include "model_tools/random/random_family.h"
 #include <stdio.h>
 #include <string.h>
 

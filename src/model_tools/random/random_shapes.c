@@ -1,5 +1,5 @@
 // random_shapes.c - see random_shapes.h.
-#include "model_tools/random_shapes.h"
+#include "model_tools/random/random_shapes.h"
 
 // From the config.json of each model; the toys are for tests.
 static const struct random_shape shapes[] = {

@@ -1,14 +1,14 @@
 // random_model.c - see random_model.h. A few million elements of each format are drawn once and repeated, so
 // that the disk sets the pace.
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 #include "base/mem.h"
 #include "model_tools/quantize/quantize_plan.h"
-#include "model_tools/random_encoder.h"
-#include "model_tools/random_family.h"
-#include "model_tools/random_hybrid.h"
-#include "model_tools/random_layers.h"
-#include "model_tools/random_shapes.h"
-#include "model_tools/random_tower.h"
+#include "model_tools/random/random_encoder.h"
+#include "model_tools/random/random_family.h"
+#include "model_tools/random/random_hybrid.h"
+#include "model_tools/random/random_layers.h"
+#include "model_tools/random/random_shapes.h"
+#include "model_tools/random/random_tower.h"
 #include "text/tokenizer/tokenizer_random.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block

@@ -1,9 +1,9 @@
 // random_tower.c - see random_tower.h.
-#include "model_tools/random_tower.h"
+#include "model_tools/random/random_tower.h"
 #include "base/mem.h"
 #include "format/gguf_write.h"
 #include "model_tools/quantize/quantize_encode.h"
-#include "model_tools/random_model.h"
+#include "model_tools/random/random_model.h"
 
 // The towers of those that take pictures.
 static const struct {
