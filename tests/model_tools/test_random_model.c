@@ -189,33 +189,90 @@ static void families_have_their_own_tensors(void **state)
     model_file_close(f);
 }
 
+// The file beside the model's, which is bound to it.
+static struct model_file *open_tower(struct tower *t, uint32_t n_out)
+{
+    char beside[96];
+    struct model_file *mmproj;
+    struct err err = { 0 };
+
+    snprintf(beside, sizeof beside, "/tmp/mmproj-%s", strrchr(path, '/') + 1);
+    assert_ok(model_file_open(&mmproj, beside, &err), &err);
+    assert_ok(tower_bind(t, mmproj, n_out, &err), &err);
+    unlink(beside);
+    return mmproj;
+}
+
+static void check_tower(const char *shape, const char *connector, const char *type, enum quant matrices)
+{
+    struct tower t;
+    struct model_file *f = made(shape, type), *mmproj = open_tower(&t, 256);
+
+    assert_int_equal(tower_patches(&t), 16);
+    assert_int_equal(tower_rows(&t), 4);
+    assert_int_equal(model_file_tensor(mmproj, "v.blk.1.ffn_down.weight")->format, matrices);
+    assert_int_equal(model_file_tensor(mmproj, connector)->format, matrices);
+    assert_int_equal(model_file_tensor(mmproj, "v.patch_embd.weight")->format, QUANT_F32);
+    assert_int_equal(model_file_tensor(mmproj, "v.position_embd.weight")->format, QUANT_F32);
+    tower_release(&t);
+    model_file_close(mmproj);
+    model_file_close(f);
+}
+
 // A model that takes pictures has a tower beside it, and the two belong together.
 static void towers_belong_to_their_models(void **state)
 {
+    (void)state;
+    check_tower("toy-vlm", "mm.model.fc.weight", "Q4_0", QUANT_BF16);
+    check_tower("toy-vlm", "mm.model.fc.weight", "Q8_0", QUANT_Q8_0);
+    check_tower("toy-internvl", "mm.model.mlp.3.weight", "Q4_0", QUANT_BF16);
+    check_tower("toy-internvl", "mm.model.mlp.3.weight", "Q8_0", QUANT_Q8_0);
+}
+
+// n_layers 0: all. The file has no weights, and is gone from the disk.
+static struct model_file *bind_hollow(const char *shape, uint32_t n_layers, struct model *m)
+{
+    struct random_model_options o = {
+        .shape = shape, .type = "Q4_0", .output = path, .n_layers = n_layers, .hollow = true
+    };
+    struct err err = { 0 };
+    struct model_file *f;
+
+    assert_ok(random_model_file(&o, &err), &err);
+    assert_ok(model_file_open(&f, path, &err), &err);
+    assert_ok(model_bind(m, f, &err), &err);
+    unlink(path);
+    return f;
+}
+
+static void check_parameters(const char *shape, uint64_t n, double millions, double off)
+{
+    double found = (double)n / 1e6;
+
+    if (fabs(found / millions - 1) > off)
+        fail_msg("%s: %.2f M parameters, want %.2f", shape, found, millions);
+}
+
+// Millions of parameters of text and tower, as the model cards have them.
+static void those_that_see_are_of_the_models_that_they_name(void **state)
+{
     static const struct {
-        const char *type;
-        enum quant matrices;
-    } types[] = { { "Q4_0", QUANT_BF16 }, { "Q8_0", QUANT_Q8_0 } };
+        const char *shape;
+        double millions;
+    } models[] = { { "internvl3-1b", 938 },    { "internvl3-2b", 2089 },  { "internvl3-8b", 7944 },
+                   { "internvl3-14b", 15119 }, { "smolvlm-256m", 256.5 }, { "smolvlm-500m", 507.5 },
+                   { "smolvlm-2.2b", 2246 } };
 
     (void)state;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        struct model_file *f = made("toy-vlm", types[i].type), *mmproj;
-        char beside[96];
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct model m;
         struct tower t;
-        struct err err = { 0 };
-        snprintf(beside, sizeof beside, "/tmp/mmproj-%s", strrchr(path, '/') + 1);
-        assert_ok(model_file_open(&mmproj, beside, &err), &err);
-        assert_ok(tower_bind(&t, mmproj, 256, &err), &err);
-        assert_int_equal(tower_patches(&t), 16);
-        assert_int_equal(tower_rows(&t), 4);
-        assert_int_equal(model_file_tensor(mmproj, "v.blk.1.ffn_down.weight")->format, types[i].matrices);
-        assert_int_equal(model_file_tensor(mmproj, "mm.model.fc.weight")->format, types[i].matrices);
-        assert_int_equal(model_file_tensor(mmproj, "v.patch_embd.weight")->format, QUANT_F32);
-        assert_int_equal(model_file_tensor(mmproj, "v.position_embd.weight")->format, QUANT_F32);
+        struct model_file *f = bind_hollow(models[i].shape, 0, &m), *mmproj = open_tower(&t, m.config.n_cols);
+        check_parameters(models[i].shape, m.n_parameters + t.n_parameters, models[i].millions, 1e-2);
         tower_release(&t);
+        model_release(&m);
         model_file_close(mmproj);
         model_file_close(f);
-        unlink(beside);
     }
 }
 
@@ -316,7 +373,7 @@ static struct tokenizer *made_tokenizer(uint32_t n_vocab)
     struct tokenizer *t;
     struct err err = { 0 };
     assert_ok(gguf_write_create(&w, path, &err), &err);
-    assert_ok(tokenizer_random_write(n_vocab, false, &w, &err), &err);
+    assert_ok(tokenizer_random_write(n_vocab, TOKENIZER_NO_PICTURES, &w, &err), &err);
     gguf_write_tensor(&w, STR("x"), QUANT_F32, (uint64_t[]){ 1 }, 1);
     gguf_write_begin(&w);
     gguf_write_data(&w, &(float){ 0 }, 4);
@@ -430,17 +487,8 @@ static void layers_that_share_are_cut_together(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        struct random_model_options o = { .shape = cuts[i].shape,
-                                          .type = "Q4_0",
-                                          .output = path,
-                                          .n_layers = cuts[i].n_layers,
-                                          .hollow = true };
-        struct err err = { 0 };
-        struct model_file *f;
         struct model m;
-        assert_ok(random_model_file(&o, &err), &err);
-        assert_ok(model_file_open(&f, path, &err), &err);
-        assert_ok(model_bind(&m, f, &err), &err);
+        struct model_file *f = bind_hollow(cuts[i].shape, cuts[i].n_layers, &m);
         uint32_t n = m.config.n_layers, own = n - cuts[i].n_shared;
         const struct file_tensor *inputs = model_file_tensor(f, "per_layer_token_embd.weight");
         for (uint32_t l = 0; l < n; l++) {
@@ -451,7 +499,6 @@ static void layers_that_share_are_cut_together(void **state)
         assert_int_equal(inputs ? inputs->dims[1] : 0, m.config.n_inputs);
         model_release(&m);
         model_file_close(f);
-        unlink(path);
     }
 }
 
@@ -507,21 +554,11 @@ static void shapes_are_of_the_models_that_they_name(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        struct random_model_options o = {
-            .shape = models[i].shape, .type = "Q4_0", .output = path, .hollow = true
-        };
-        struct err err = { 0 };
-        struct model_file *f;
         struct model m;
-        assert_ok(random_model_file(&o, &err), &err);
-        assert_ok(model_file_open(&f, path, &err), &err);
-        assert_ok(model_bind(&m, f, &err), &err);
-        double found = (double)m.n_parameters / 1e6;
-        if (fabs(found / models[i].millions - 1) > 1e-3)
-            fail_msg("%s: %.2f M parameters, want %.2f", models[i].shape, found, models[i].millions);
+        struct model_file *f = bind_hollow(models[i].shape, 0, &m);
+        check_parameters(models[i].shape, m.n_parameters, models[i].millions, 1e-3);
         model_release(&m);
         model_file_close(f);
-        unlink(path);
     }
 }
 
@@ -612,6 +649,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(of_a_table_a_token_reads_a_row, name_file, remove_file),
         cmocka_unit_test_setup_teardown(some_have_a_layer_that_drafts, name_file, remove_file),
         cmocka_unit_test_setup_teardown(towers_belong_to_their_models, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(those_that_see_are_of_the_models_that_they_name, name_file,
+                                        remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(no_file_that_nothing_can_run, name_file, remove_file),
         cmocka_unit_test_setup_teardown(layers_that_share_are_cut_together, name_file, remove_file),

@@ -692,8 +692,18 @@ static bool write_tower(struct random_model *s)
     struct random_tower_file to = { .path = path,
                                     .name = s->shape->name,
                                     .n_out = s->shape->n_cols,
-                                    .matrices = q8 ? QUANT_Q8_0 : QUANT_BF16 };
+                                    .matrices = q8 ? QUANT_Q8_0 : QUANT_BF16,
+                                    .hollow = s->options->hollow };
     return path ? random_tower_file(tower, &to, &s->random, s->err) : err_memory(s->err, "a name");
+}
+
+static enum tokenizer_random_pictures pictures_of(const struct random_model *s)
+{
+    const struct random_tower_shape *tower = random_tower_find(s->shape->name);
+
+    return !tower                ? TOKENIZER_NO_PICTURES
+           : tower->longest_edge ? TOKENIZER_ROWS_OF_TILES
+                                 : TOKENIZER_TILES_TOGETHER;
 }
 
 static bool synth_run(struct random_model *s)
@@ -709,7 +719,7 @@ static bool synth_run(struct random_model *s)
     if (!ok)
         return false;
     write_keys(s, file_type);
-    ok = tokenizer_random_write(s->shape->n_vocab, random_tower_find(s->shape->name) != NULL, &s->w, s->err);
+    ok = tokenizer_random_write(s->shape->n_vocab, pictures_of(s), &s->w, s->err);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = tensor_bytes(s, &s->plan.entries[i]);
     if (ok)

@@ -13,7 +13,12 @@ static const struct {
     { "smolvlm-256m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
     { "smolvlm-500m", { 12, 768, 12, 3072, 16, 512, 2048, 4 } },
     { "smolvlm-2.2b", { 27, 1152, 16, 4304, 14, 384, 1536, 3 } },
+    { "internvl3-1b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
+    { "internvl3-2b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
+    { "internvl3-8b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
+    { "internvl3-14b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
     { "toy-vlm", { 2, 128, 2, 256, 16, 64, 256, 2 } },
+    { "toy-internvl", { 2, 128, 2, 256, 16, 64, 0, 2 } },
 };
 
 const struct random_tower_shape *random_tower_find(const char *name)
@@ -34,6 +39,7 @@ struct random_tower {
     // [POOL_NUMBERS] in the formats that tensors have
     void *pool[N_WEIGHT_QUANTS];
     bool writes; // else tensors are described
+    bool hollow;
 };
 
 static void put(struct random_tower *t, const char *name, enum quant format, const uint64_t *dims,
@@ -48,6 +54,10 @@ static void put(struct random_tower *t, const char *name, enum quant format, con
     }
     for (uint32_t i = 0; i < n_dims; i++)
         n *= dims[i];
+    if (t->hollow) {
+        gguf_write_data(&t->w, NULL, n / info->block_elements * info->block_bytes);
+        return;
+    }
     for (uint64_t at = 0, some; at < n; at += some) {
         some = n - at < POOL_NUMBERS ? n - at : POOL_NUMBERS;
         gguf_write_data(&t->w, t->pool[format], some / info->block_elements * info->block_bytes);
@@ -66,21 +76,24 @@ static void put_matrix(struct random_tower *t, const char *name, uint64_t n_rows
     put(t, name, whole ? t->matrices : QUANT_BF16, (const uint64_t[]){ n_rows, n_cols }, 2);
 }
 
-static void put_product(struct random_tower *t, uint32_t layer, const char *part, uint64_t n_rows,
-                        uint64_t n_cols)
+static bool is_internvl(const struct random_tower *t)
+{
+    return t->shape->longest_edge == 0;
+}
+
+static void put_product(struct random_tower *t, const char *part, uint64_t n_rows, uint64_t n_cols)
 {
     char name[64];
 
-    snprintf(name, sizeof name, "v.blk.%u.%s.weight", layer, part);
+    snprintf(name, sizeof name, "%s.weight", part);
     put_matrix(t, name, n_rows, n_cols);
-    snprintf(name, sizeof name, "v.blk.%u.%s.bias", layer, part);
+    snprintf(name, sizeof name, "%s.bias", part);
     put_vector(t, name, n_rows);
 }
 
 // Scales of one, biases of any size.
-static void put_norm(struct random_tower *t, const char *part)
+static void put_norm(struct random_tower *t, const char *part, uint64_t n)
 {
-    uint64_t n = t->shape->n_cols;
     const float one = 1;
     char name[64];
 
@@ -93,39 +106,79 @@ static void put_norm(struct random_tower *t, const char *part)
     put_vector(t, name, n);
 }
 
+static const char *part_of(char name[32], uint32_t layer, const char *part)
+{
+    snprintf(name, 32, "v.blk.%u.%s", layer, part);
+    return name;
+}
+
 static void put_layer(struct random_tower *t, uint32_t l)
 {
-    static const char *const products[] = { "attn_q", "attn_k", "attn_v", "attn_out" };
+    static const char *const products[] = { "attn_q", "attn_k", "attn_v", "attn_out" },
+                             *const norms[] = { "ln1", "ln2" },
+                             *const scales[] = { "ls1.weight", "ls2.weight" };
     const struct random_tower_shape *s = t->shape;
+    char name[32];
 
-    for (uint32_t i = 1; i <= 2; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "v.blk.%u.ln%u", l, i);
-        put_norm(t, name);
-    }
+    for (uint32_t i = 0; i < 2; i++)
+        put_norm(t, part_of(name, l, norms[i]), s->n_cols);
+    for (uint32_t i = 0; i < 2 && is_internvl(t); i++)
+        put_vector(t, part_of(name, l, scales[i]), s->n_cols);
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
-        put_product(t, l, products[i], s->n_cols, s->n_cols);
-    put_product(t, l, "ffn_up", s->n_ffn, s->n_cols);
-    put_product(t, l, "ffn_down", s->n_cols, s->n_ffn);
+        put_product(t, part_of(name, l, products[i]), s->n_cols, s->n_cols);
+    put_product(t, part_of(name, l, "ffn_up"), s->n_ffn, s->n_cols);
+    put_product(t, part_of(name, l, "ffn_down"), s->n_cols, s->n_ffn);
+}
+
+static void put_connector(struct random_tower *t)
+{
+    uint64_t square = (uint64_t)t->shape->n_cols * t->shape->scale * t->shape->scale;
+
+    if (!is_internvl(t)) {
+        put_norm(t, "v.post_ln", t->shape->n_cols);
+        put_matrix(t, "mm.model.fc.weight", t->n_out, square);
+        return;
+    }
+    put_norm(t, "mm.model.mlp.0", square);
+    put_product(t, "mm.model.mlp.1", t->n_out, square);
+    put_product(t, "mm.model.mlp.3", t->n_out, t->n_out);
 }
 
 static void put_all(struct random_tower *t)
 {
     const struct random_tower_shape *s = t->shape;
-    uint64_t across = s->tile / s->patch;
+    uint64_t across = s->tile / s->patch, n_places = across * across + is_internvl(t);
 
+    if (is_internvl(t))
+        put_vector(t, "v.class_embd", s->n_cols);
     put(t, "v.patch_embd.weight", QUANT_F32, (const uint64_t[]){ s->n_cols, 3, s->patch, s->patch }, 4);
     put_vector(t, "v.patch_embd.bias", s->n_cols);
-    put(t, "v.position_embd.weight", QUANT_F32, (const uint64_t[]){ across * across, s->n_cols }, 2);
+    put(t, "v.position_embd.weight", QUANT_F32, (const uint64_t[]){ n_places, s->n_cols }, 2);
     for (uint32_t l = 0; l < s->n_layers; l++)
         put_layer(t, l);
-    put_norm(t, "v.post_ln");
-    put_matrix(t, "mm.model.fc.weight", t->n_out, (uint64_t)s->n_cols * s->scale * s->scale);
+    put_connector(t);
+}
+
+// How a picture becomes tiles, and pixels numbers.
+static void put_picture_keys(struct random_tower *t)
+{
+    static const float half[3] = { 0.5f, 0.5f, 0.5f }, mean[3] = { 0.485f, 0.456f, 0.406f },
+                       deviation[3] = { 0.229f, 0.224f, 0.225f };
+    struct gguf_writer *w = &t->w;
+
+    gguf_write_u32(w, "clip.vision.image_size", t->shape->tile);
+    if (is_internvl(t)) {
+        gguf_write_u32(w, "clip.vision.preproc_min_tiles", 1);
+        gguf_write_u32(w, "clip.vision.preproc_max_tiles", 12);
+    } else {
+        gguf_write_u32(w, "clip.vision.preproc_image_size", t->shape->longest_edge);
+    }
+    gguf_write_f32s(w, "clip.vision.image_mean", is_internvl(t) ? mean : half, 3);
+    gguf_write_f32s(w, "clip.vision.image_std", is_internvl(t) ? deviation : half, 3);
 }
 
 static void put_keys(struct random_tower *t, const char *name)
 {
-    static const float half[3] = { 0.5f, 0.5f, 0.5f };
     const struct random_tower_shape *s = t->shape;
     struct gguf_writer *w = &t->w;
 
@@ -133,10 +186,9 @@ static void put_keys(struct random_tower *t, const char *name)
     gguf_write_str(w, "general.type", STR("mmproj"));
     gguf_write_str(w, "general.name", str_from(name));
     gguf_write_bool(w, "clip.has_vision_encoder", true);
-    gguf_write_str(w, "clip.projector_type", STR("idefics3"));
+    gguf_write_str(w, "clip.projector_type", is_internvl(t) ? STR("internvl") : STR("idefics3"));
     gguf_write_bool(w, "clip.use_gelu", true);
-    gguf_write_u32(w, "clip.vision.image_size", s->tile);
-    gguf_write_u32(w, "clip.vision.preproc_image_size", s->longest_edge);
+    put_picture_keys(t);
     gguf_write_u32(w, "clip.vision.patch_size", s->patch);
     gguf_write_u32(w, "clip.vision.embedding_length", s->n_cols);
     gguf_write_u32(w, "clip.vision.feed_forward_length", s->n_ffn);
@@ -145,8 +197,6 @@ static void put_keys(struct random_tower *t, const char *name)
     gguf_write_u32(w, "clip.vision.attention.head_count", s->n_heads);
     gguf_write_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
     gguf_write_u32(w, "clip.vision.projector.scale_factor", s->scale);
-    gguf_write_f32s(w, "clip.vision.image_mean", half, 3);
-    gguf_write_f32s(w, "clip.vision.image_std", half, 3);
 }
 
 static bool fill_pools(struct random_tower *t, uint64_t *random, struct err *err)
@@ -173,7 +223,9 @@ static bool fill_pools(struct random_tower *t, uint64_t *random, struct err *err
 bool random_tower_file(const struct random_tower_shape *shape, const struct random_tower_file *file,
                        uint64_t *random, struct err *err)
 {
-    struct random_tower t = { .shape = shape, .n_out = file->n_out, .matrices = file->matrices };
+    struct random_tower t = {
+        .shape = shape, .n_out = file->n_out, .matrices = file->matrices, .hollow = file->hollow
+    };
     bool ok = false;
 
     if (!fill_pools(&t, random, err))

@@ -15,7 +15,7 @@ enum {
     TURN_END = 258,
     N_FIXED = TOKENIZER_RANDOM_LEAST,
     N_GRID = 4, // rows and columns of tiles
-    N_PICTURE = 3 + N_GRID * N_GRID,
+    N_MARKS = 3,
     N_VOWELS = 5,
     N_SYLLABLES = 100
 };
@@ -25,11 +25,27 @@ static const char chat_template[] =
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // As models that take pictures have it: contents may have parts.
-static const char picture_template[] =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
-    "{% for part in m.content %}{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}"
-    "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+#define PICTURE_TEMPLATE(mark)                                                               \
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}"          \
+    "{{ m.content }}{% else %}{% for part in m.content %}{% if part.type == 'image' %}" mark \
+    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"    \
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+static const struct {
+    const char *marks[N_MARKS];
+    uint32_t n_marks, n_tiles; // tiles that have a mark
+    const char *chat_template;
+} kinds_of_pictures[] = {
+    [TOKENIZER_NO_PICTURES] = { .chat_template = chat_template },
+    [TOKENIZER_ROWS_OF_TILES] = { { "<image>", "<fake_token_around_image>", "<global-img>" },
+                                  N_MARKS,
+                                  N_GRID *N_GRID,
+                                  PICTURE_TEMPLATE("<image>") },
+    [TOKENIZER_TILES_TOGETHER] = { { "<IMG_CONTEXT>", "<img>", "</img>" },
+                                   N_MARKS,
+                                   0,
+                                   PICTURE_TEMPLATE("<IMG_CONTEXT>") },
+};
 
 // A token and the merge that makes it, from its left and right part.
 struct synth_word {
@@ -65,18 +81,18 @@ static struct synth_word word_at(uint32_t n)
     return w;
 }
 
-static struct str fixed_token(struct arena *arena, uint32_t id)
+static struct str fixed_token(struct arena *arena, enum tokenizer_random_pictures pictures, uint32_t id)
 {
-    static const char *const control[] = {
-        "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<fake_token_around_image>", "<global-img>"
-    };
+    static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
     char text[20] = "";
 
-    if (id >= N_FIXED + 3) {
-        uint32_t at = id - N_FIXED - 3;
+    if (id >= N_FIXED + N_MARKS) {
+        uint32_t at = id - N_FIXED - N_MARKS;
         snprintf(text, sizeof text, "<row_%u_col_%u>", at / N_GRID + 1, at % N_GRID + 1);
         return arena_str(arena, str_from(text));
     }
+    if (id >= N_FIXED)
+        return str_from(kinds_of_pictures[pictures].marks[id - N_FIXED]);
     if (id >= N_BYTES)
         return str_from(control[id - N_BYTES]);
     return arena_str(arena, (struct str){ text, utf8_write(text, tokenizer_byte_code((unsigned char)id)) });
@@ -86,6 +102,7 @@ struct vocabulary {
     struct arena *arena;
     struct str *tokens, *merges;
     int32_t *kinds;
+    enum tokenizer_random_pictures pictures;
     uint32_t n_fixed; // before the words
 };
 
@@ -102,7 +119,8 @@ static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
         snprintf(text, sizeof text, "%s%s", w.left, w.right);
         snprintf(merge, sizeof merge, "%s %s", w.left, w.right);
         v->kinds[id] = id >= N_BYTES && id < v->n_fixed ? 3 : 1; // GGUF: control, normal
-        v->tokens[id] = id < v->n_fixed ? fixed_token(v->arena, id) : arena_str(v->arena, str_from(text));
+        v->tokens[id] =
+            id < v->n_fixed ? fixed_token(v->arena, v->pictures, id) : arena_str(v->arena, str_from(text));
         if (id >= v->n_fixed)
             v->merges[id - v->n_fixed] = arena_str(v->arena, str_from(merge));
         if (!v->tokens[id].at || (id >= v->n_fixed && !v->merges[id - v->n_fixed].at))
@@ -111,9 +129,12 @@ static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
     return true;
 }
 
-bool tokenizer_random_write(uint32_t n_vocab, bool pictures, struct gguf_writer *w, struct err *err)
+bool tokenizer_random_write(uint32_t n_vocab, enum tokenizer_random_pictures pictures, struct gguf_writer *w,
+                            struct err *err)
 {
-    struct vocabulary v = { .n_fixed = N_FIXED + (pictures ? N_PICTURE : 0) };
+    struct vocabulary v = { .pictures = pictures,
+                            .n_fixed = N_FIXED + kinds_of_pictures[pictures].n_marks +
+                                       kinds_of_pictures[pictures].n_tiles };
 
     CHECK(n_vocab >= v.n_fixed && n_vocab <= TOKENIZER_SYNTH_MOST);
     v.arena = arena_create((size_t)1 << 28);
@@ -128,7 +149,7 @@ bool tokenizer_random_write(uint32_t n_vocab, bool pictures, struct gguf_writer 
         gguf_write_u32(w, "tokenizer.ggml.eos_token_id", TURN_END);
         gguf_write_u32(w, "tokenizer.ggml.padding_token_id", END_OF_TEXT);
         gguf_write_bool(w, "tokenizer.ggml.add_bos_token", false);
-        gguf_write_str(w, "tokenizer.chat_template", str_from(pictures ? picture_template : chat_template));
+        gguf_write_str(w, "tokenizer.chat_template", str_from(kinds_of_pictures[pictures].chat_template));
     }
     arena_destroy(v.arena);
     return ok || err_memory(err, "a vocabulary");
