@@ -1,4 +1,4 @@
-// random_family.c - see random_family.h. YaRN's numbers from the config.json of each model.
+// random_family.c - see random_family.h.
 #include "model_tools/random/random_family.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// random_gemma4.c - see random_gemma4.h. Sizes from the config.json of each model, E2B's and E4B's from
-// transformers' convert_gemma4_weights.py; the toys have the same proportions.
+// random_gemma4.c - see random_gemma4.h. Sizes from transformers' convert_gemma4_weights.py, but for 12B's;
+// the toys have the same proportions.
 #include "model_tools/random/random_gemma4.h"
 #include "base/err.h"
 
