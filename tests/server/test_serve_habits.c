@@ -97,6 +97,11 @@ static void an_error_names_its_field(void **state)
         { CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content" },
         { CHAT, "{\"messages\":[{\"role\":\"system\",\"content\":null}]}", "messages[0].content" },
         { "/v1/embeddings", "{\"input\":\"x\",\"encoding_format\":\"hex\"}", "encoding_format" },
+        { "/v1/embeddings", "{\"input\":[]}", "input" },
+        { "/v1/embeddings", "{\"input\":[\"x\",\"\"]}", "input" },
+        { "/v1/embeddings", "{\"input\":[[5],[99999]]}", "input" },
+        { "/v1/embeddings", "{\"input\":{\"text\":\"x\"}}", "input" },
+        { "/v1/completions", "{\"prompt\":\"\"}", "prompt" },
         { RESPONSE, "{\"input\":[]}", "input" },
         { CHAT, "{" ASKED "],", NULL }, // the body as a whole
         { CHAT, "[]", NULL },

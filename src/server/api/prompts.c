@@ -212,8 +212,15 @@ static bool messages_prompt(const struct served_model *model, struct api_request
     return take_tokens(model, prompt, &prompts->at[0], err);
 }
 
+// Where a text or tokens stand in the request.
+static const char *field_of(const struct api_request *request)
+{
+    return request->dialect & DIALECTS_EMBED ? "input" : "prompt";
+}
+
 // A list of tokens, with texts between them as llama.cpp's server allows.
-static bool ids_prompt(const struct served_model *model, json_t *list, struct token_ids *ids, struct err *err)
+static bool ids_prompt(const struct served_model *model, const struct api_request *request, json_t *list,
+                       struct token_ids *ids, struct err *err)
 {
     json_t *item;
     size_t i;
@@ -232,26 +239,26 @@ static bool ids_prompt(const struct served_model *model, json_t *list, struct to
             continue;
         }
         if (!json_is_integer(item) || id < 0 || id >= (json_int_t)model->info.n_vocab)
-            return err_set(err, ERR_INPUT, "prompt[%zu]: want a token, an integer from 0 to %u", i,
-                           model->info.n_vocab - 1);
+            return err_set(err, ERR_INPUT, "%s: the token at place %zu is no integer from 0 to %u",
+                           field_of(request), i, model->info.n_vocab - 1);
         if (!token_ids_push(ids, (uint32_t)id))
             return err_memory(err, "the prompt");
     }
     return true;
 }
 
-static bool text_prompt(const struct served_model *model, json_t *prompt, bool embed, struct token_ids *ids,
-                        struct err *err)
+static bool text_prompt(const struct served_model *model, const struct api_request *request, json_t *prompt,
+                        struct token_ids *ids, struct err *err)
 {
     if (json_is_array(prompt))
-        return ids_prompt(model, prompt, ids, err);
+        return ids_prompt(model, request, prompt, ids, err);
     if (!json_is_string(prompt))
-        return err_set(err, ERR_INPUT, "prompt: want a string, a list of strings, or tokens");
+        return err_set(err, ERR_INPUT, "%s: want a string, a list of strings, or tokens", field_of(request));
     if (!model->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
     struct ingot_request_options options = ingot_request_defaults();
     options.text = json_string_value(prompt);
-    options.embed = embed ? INGOT_EMBED_MODEL : INGOT_EMBED_NONE;
+    options.embed = request->dialect & DIALECTS_EMBED ? INGOT_EMBED_MODEL : INGOT_EMBED_NONE;
     return take_tokens(model, ingot_prompt_render(model->engine, &options, (struct ingot_error *)err), ids,
                        err);
 }
@@ -341,9 +348,9 @@ bool prompts_make(const struct served_model *model, struct api_request *request,
              : request->dialect == DIALECT_RERANK ? pair_prompt(model, request, prompt, ids, err)
              : request->suffix || request->dialect == DIALECT_INFILL
                  ? fim_prompt(model, request, ids, err)
-                 : text_prompt(model, prompt, embeds, ids, err);
+                 : text_prompt(model, request, prompt, ids, err);
         if (ok && ids->n == 0)
-            ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
+            ok = err_set(err, ERR_INPUT, "%s: it is empty; give at least one token", field_of(request));
         ok = ok && check_length(model, ids->n, embeds, err);
     }
     return ok;
