@@ -118,8 +118,6 @@ static bool find_arch(struct model *m, struct err *err)
     bool gguf = is_gguf(m);
     const char *key = gguf ? "general.architecture" : "model_type";
     struct str name = { 0 };
-    char known[768] = "";
-
     struct str type = { 0 };
 
     if (!model_file_string(m->file, key, &name, err) ||
@@ -132,22 +130,19 @@ static bool find_arch(struct model *m, struct err *err)
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?",
                        model_file_path(m->file), key);
-    for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
+    for (uint32_t i = 0; (m->arch = arch_at(i)); i++)
         if (gguf ? str_is(name, m->arch->name) && has_size(m->file, m->arch->with)
                  : model_one_of(m->arch->model_types, name) && has_truth(m->file, m->arch->json_with))
             return true;
-        if (gguf ? m->arch->with : m->arch->json_with)
-            continue;
-        const char *names = gguf ? m->arch->name : m->arch->model_types;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? " " : "", names);
-    }
     const struct nearest_line *near = nearest_find(name);
     return near ? err_set(
                       err, ERR_UNSUPPORTED,
                       "%s: ingot does not run the architecture \"%.*s\": %s. Nearest in docs/models.md: %s",
                       model_file_path(m->file), STR_ARG(name), near->because, near->runs)
-                : err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s",
-                          model_file_path(m->file), STR_ARG(name), known);
+                : err_set(err, ERR_UNSUPPORTED,
+                          "%s: ingot does not know the architecture \"%.*s\". By its tensors nearest in "
+                          "docs/models.md: %s",
+                          model_file_path(m->file), STR_ARG(name), nearest_by_tensors(m->file));
 }
 
 static bool format_check(const struct model *m, const struct file_tensor *t, struct err *err)

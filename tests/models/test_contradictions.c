@@ -496,6 +496,12 @@ static void unknown_architectures_are_named(void **state)
         { "kimi-linear", "qwen35" },  { "gemma2", "gemma3" },      { "gemma3n", "gemma4" },
         { "nemotron", "nemotron_h" }, { "qwen3next", "qwen35moe" }
     };
+    // of one that nobody knows, by the parts of its layers
+    static const char *const strange[][2] = {
+        { "llama3", "llama" },         { "qwen3moe", "qwen3moe" },
+        { "nemotronh", "nemotron_h" }, { "nemotronh-moe", "nemotron_h_moe" },
+        { "embed-bert", "bert" },
+    };
     struct buf lines = { 0 };
     struct err err = { 0 };
 
@@ -511,8 +517,15 @@ static void unknown_architectures_are_named(void **state)
         snprintf(word, sizeof word, "`%s`", unknown[i][1]); // is a line of it
         assert_int_not_equal(str_find(buf_as_str(&lines), str_from(word)), SIZE_MAX);
     }
-    gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "xyz" },
-                 "architecture \"xyz\"; ingot knows: ");
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
+        char word[128];
+        snprintf(word, sizeof word,
+                 "does not know the architecture \"xyz\". By its tensors nearest in docs/models.md: %s",
+                 strange[i][1]);
+        gguf_refused((struct change){ .model = strange[i][0], .key = "general.architecture", .text = "xyz" },
+                     word);
+        assert_true(str_ends(str_from(message), str_from(strange[i][1])));
+    }
     gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "clip" },
                  "these are a model's eyes, for --mmproj; -m wants the model");
     buf_free(&lines);

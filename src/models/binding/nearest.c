@@ -2,6 +2,7 @@
 // a family come first.
 #include "models/binding/nearest.h"
 #include <string.h>
+#include "format/model_file.h"
 
 static const struct nearest_line lines[] = {
     { "clip", "these are a model's eyes, for --mmproj; -m wants the model", "idefics3" },
@@ -42,4 +43,22 @@ const struct nearest_line *nearest_find(struct str name)
             word += n + (word[n] == ' ');
         }
     return NULL;
+}
+
+static bool has_part(const struct model_file *file, const char *word)
+{
+    for (size_t i = 0; i < model_file_n_tensors(file); i++)
+        if (str_find(model_file_tensor_at(file, i)->name, str_from(word)) != SIZE_MAX)
+            return true;
+    return false;
+}
+
+const char *nearest_by_tensors(const struct model_file *file)
+{
+    bool experts = has_part(file, "_exps.") || has_part(file, ".experts."),
+         states = has_part(file, "ssm_") || has_part(file, ".A_log");
+
+    if (states)
+        return experts ? "nemotron_h_moe" : "nemotron_h";
+    return experts ? "qwen3moe" : has_part(file, "token_type") ? "bert" : "llama";
 }
