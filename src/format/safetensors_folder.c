@@ -234,6 +234,18 @@ static bool map_beside(struct folder *f, const char *name, struct str *bytes)
     return !file_exists(path) || directory_map(f->file, path, bytes, f->err);
 }
 
+// What a file that must be there lacks.
+static bool is_missing(struct folder *f, const char *name)
+{
+    char path[MAX_PATH];
+
+    if (join(f, STR("adapter_config.json"), path) && file_exists(path))
+        return err_set(f->err, ERR_INPUT,
+                       "%s: this is an adapter; give it with --lora, and the model with -m", f->path);
+    return err_set(f->err, ERR_NOT_FOUND,
+                   "%s: no %s in this folder, beside the .safetensors file, which needs one", f->path, name);
+}
+
 static bool read_json(struct folder *f, const char *name, const char *prefix, bool required)
 {
     struct str text;
@@ -241,10 +253,7 @@ static bool read_json(struct folder *f, const char *name, const char *prefix, bo
     if (!map_beside(f, name, &text))
         return false;
     if (!text.at)
-        return required ? err_set(f->err, ERR_NOT_FOUND,
-                                  "%s: no %s in this folder, beside the .safetensors file, which needs one",
-                                  f->path, name)
-                        : true;
+        return !required || is_missing(f, name);
     if (text.n > MAX_JSON_BYTES)
         return err_set(f->err, ERR_LIMIT, "%s/%s: %zu bytes; at most %d are read", f->path, name, text.n,
                        MAX_JSON_BYTES);
