@@ -3,9 +3,12 @@
 #include "testing.h"
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "model_tools/trellis/trellis_encode.h"
 #include "model_tools/trellis/trellis_path.h"
+#include "model_tools/trellis/trellis_write.h"
 #include "quant/quant.h"
 
 static uint64_t random_state = 7;
@@ -167,12 +170,42 @@ static void a_matrix_comes_back_and_a_text_helps(void **state)
     mem_free(moments);
 }
 
+static bool stop(void *arg, uint64_t done, uint64_t total)
+{
+    (void)arg, (void)done, (void)total;
+    return false;
+}
+
+// A folder that was made for the output goes with it; one that was there stays.
+static void nothing_is_left_of_a_folder_that_was_not_finished(void **state)
+{
+    char folder[] = "/tmp/ingot-trellis-XXXXXX", made[64];
+    struct trellis_options o = {
+        .input = SOURCE_DIR "/tests/golden/llama3", .bits = 1, .head_bits = 1, .progress = stop
+    };
+    struct trellis_result result;
+    struct stat info;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(made, sizeof made, "%s/made", folder);
+    o.output = made;
+    assert_false(trellis_write(&o, &result, &err));
+    assert_int_equal(err.code, ERR_CANCELLED);
+    assert_int_equal(stat(made, &info), -1);
+    o.output = folder;
+    assert_false(trellis_write(&o, &result, &err));
+    assert_int_equal(rmdir(folder), 0); // it is there, and empty
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_decode_to_what_they_promise),
         cmocka_unit_test(a_code_is_found_again),
         cmocka_unit_test(a_matrix_comes_back_and_a_text_helps),
+        cmocka_unit_test(nothing_is_left_of_a_folder_that_was_not_finished),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
 #include "model_tools/trellis/trellis_encode.h"
@@ -30,6 +31,7 @@ struct write_job {
     struct file_writer out;
     struct trellis_result result;
     uint64_t done, total; // weights
+    bool made_folder;
 };
 
 static uint32_t padded(uint64_t n)
@@ -297,6 +299,20 @@ static bool copy_files(const struct trellis_options *o, struct err *err)
     return ok;
 }
 
+// What a folder that this work made has in it: nothing of it is of use without the weights.
+static void remove_folder(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    char path[4096];
+
+    for (struct dirent *d; dir && (d = readdir(dir));)
+        if (snprintf(path, sizeof path, "%s/%s", folder, d->d_name) < (int)sizeof path)
+            unlink(path);
+    if (dir)
+        closedir(dir);
+    rmdir(folder);
+}
+
 static bool open_output(struct write_job *job, struct err *err)
 {
     const struct trellis_options *o = job->options;
@@ -304,7 +320,8 @@ static bool open_output(struct write_job *job, struct err *err)
 
     if (snprintf(path, sizeof path, "%s/model.safetensors", o->output) >= (int)sizeof path)
         return err_set(err, ERR_INPUT, "%s: the path is too long", o->output);
-    if (mkdir(o->output, 0777) != 0 && errno != EEXIST)
+    job->made_folder = mkdir(o->output, 0777) == 0;
+    if (!job->made_folder && errno != EEXIST)
         return err_set(err, ERR_IO, "%s: %s; want a new folder", o->output, strerror(errno));
     if (file_exists(path))
         return err_set(err, ERR_INPUT, "%s is there already; name a new folder", path);
@@ -337,6 +354,8 @@ bool trellis_write(const struct trellis_options *options, struct trellis_result 
     struct write_job job = { .options = options };
     bool ok = run(&job, err);
 
+    if (!ok && job.made_folder)
+        remove_folder(options->output);
     if (ok && job.result.n_coded)
         job.result.error /= job.result.n_coded;
     *result = job.result;
