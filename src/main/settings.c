@@ -170,7 +170,7 @@ static const struct option tokenize_options[] = {
 };
 
 static const struct option embed_options[] = {
-    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "a text in each line of FILE, after those of the command line; -: stdin" },
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "a text in each line of FILE that is not empty, after those of the command line; -: stdin" },
     { "--whole", OPTION_FLAG, AT(whole), NULL, NULL, 0, 0, NULL, "FILE or stdin is one text" },
     { "--prefix --instruction", OPTION_STRING, AT(prefix), "TEXT", NULL, 0, 0, NULL, "put TEXT before each text, as the model's card asks for a query or a document; with --query the instruction of models that read one" },
     { "--pooling", OPTION_CHOICE, AT(pooling), "HOW", "auto", 0, 0, "auto mean cls last", "what is made of a text's rows: their mean, the first or the last; auto: as the model's file says, else the mean" },
