@@ -86,6 +86,9 @@ struct device_ops {
                  struct err *err);
     // Waits until everything played so far has finished.
     bool (*wait)(struct device *d, struct err *err);
+    // Of a sealed tape: the kernel of a command's launch; NULL beyond the last one. May be NULL: a kernel is
+    // chosen for all rows when the device opens.
+    const char *(*kernel)(const struct tape *t, uint32_t command, uint32_t launch);
 };
 
 struct device {

@@ -494,6 +494,14 @@ static uint64_t operand_bytes(const struct command *c, bool writes)
     return bytes;
 }
 
+static void print_kernels(const struct tape *t, uint32_t command, FILE *to)
+{
+    const char *name = NULL;
+
+    for (uint32_t i = 0; t->device->ops->kernel && (name = t->device->ops->kernel(t, command, i)); i++)
+        fprintf(to, "%s%s", i ? " + " : ", by ", name);
+}
+
 void tape_print(const struct tape *t, FILE *to)
 {
     fprintf(to, "tape: %u commands, %u barriers, %.2f MiB scratch, up to %u rows and %u outputs on %s\n",
@@ -505,6 +513,7 @@ void tape_print(const struct tape *t, FILE *to)
         fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->barrier ? "|" : " ",
                 c->name, c->label, (unsigned long long)operand_bytes(c, false),
                 (unsigned long long)operand_bytes(c, true));
+        print_kernels(t, i, to);
         fprintf(to, "%s%s", in ? ", reads packed " : "", in ? in->packing->name : "");
         fprintf(to, "%s%s%s\n", out ? ", writes packed " : "", out ? out->packing->name : "",
                 out && out->norm ? " with norm" : "");

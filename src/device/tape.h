@@ -133,7 +133,7 @@ const struct command *tape_command(const struct tape *t, uint32_t index);
 uint32_t tape_operand_rows(const struct tape *t, const struct operand *o, const struct step *step);
 uint32_t tape_n_barriers(const struct tape *t);
 uint64_t tape_scratch_bytes(const struct tape *t);
-void tape_print(const struct tape *t, FILE *to); // prints the sealed list, its barriers and scratch: --trace
+void tape_print(const struct tape *t, FILE *to); // the sealed list, barriers, scratch, kernels: --trace
 
 // Plays two tapes that were recorded alike, on two devices, with the same step, but no border. Before each
 // command the memory that it touches on a's device is copied to b's, so that every command is judged alone.

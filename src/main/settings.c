@@ -284,7 +284,7 @@ static const struct option serve_options[] = {
 };
 
 static const struct option trace_options[] = {
-    { "--trace", OPTION_FLAG, AT(trace), NULL, NULL, 0, 0, NULL, "print the tapes, their barriers, scratch and counters to stderr" },
+    { "--trace", OPTION_FLAG, AT(trace), NULL, NULL, 0, 0, NULL, "print the tapes, their barriers, scratch, kernels (of a GPU) and counters to stderr" },
     { 0 },
 };
 // clang-format on

@@ -272,7 +272,8 @@ static const struct device_ops fake_ops = { .alloc = take_memory,
                                             .release = give_memory,
                                             .supports = supports_all,
                                             .seal = cuda_tape_seal,
-                                            .drop = cuda_tape_drop };
+                                            .drop = cuda_tape_drop,
+                                            .kernel = cuda_tape_kernel };
 
 static struct cuda fake_hopper(void)
 {
@@ -284,6 +285,28 @@ static struct cuda fake_hopper(void)
                           .modules = &none,
                           .n_modules = 1,
                           .limits = { 132, 230400, 90, 50 << 20 } };
+}
+
+// --trace names all kernels of a command, behind its label.
+static void expect_in_trace(const struct tape *t, uint32_t command)
+{
+    const struct cuda_tape *n = t->native;
+    char *text = NULL, line[256];
+    size_t n_text = 0;
+    FILE *to = open_memstream(&text, &n_text);
+
+    tape_print(t, to);
+    fclose(to);
+    snprintf(line, sizeof line, "%5u ", command);
+    const char *at = strstr(text, line), *end = at ? strchr(at, '\n') : NULL;
+    assert_non_null(end);
+    for (uint32_t l = n->first_launch[command]; l < n->first_launch[command + 1]; l++) {
+        snprintf(line, sizeof line, "%s%s", l > n->first_launch[command] ? " + " : "bytes, by ",
+                 (const char *)n->plan.launches[l].function);
+        at = strstr(at, line);
+        assert_true(at && at < end);
+    }
+    free(text);
 }
 
 static void cuda_hands_on_what_the_next_kernel_reads(void **state)
@@ -307,6 +330,8 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
         assert_string_equal(first_kernel(t, 0), cases[i].gate_up);
         assert_string_equal(first_kernel(t, 1), cases[i].down);
         assert_string_equal(first_kernel(t, 2), cases[i].next);
+        for (uint32_t c = 0; c < 3; c++)
+            expect_in_trace(t, c);
         const struct operand *handed = fuse_packed(&t->commands[1], true);
         assert_true((handed ? handed->packing : NULL) == cases[i].handed);
         assert_true(!handed || handed->norm == &weights[0]);

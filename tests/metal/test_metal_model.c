@@ -237,6 +237,26 @@ static void a_step_costs_what_it_should(void **state)
     unlink(path);
 }
 
+// --trace names the kernels by which the tapes of so many rows were sealed.
+static void expect_kernels(const struct ingot_engine *engine, const char *tape, const char *command,
+                           const char *kernels)
+{
+    char *text = NULL, line[128];
+    size_t n_text = 0;
+    FILE *to = open_memstream(&text, &n_text);
+
+    engine_trace(engine, to);
+    fclose(to);
+    char *at = strstr(text, tape), *row = at ? strstr(at, command) : NULL,
+         *end = row ? strchr(row, '\n') : NULL;
+    assert_non_null(end);
+    *end = '\0';
+    snprintf(line, sizeof line, "bytes, by %s", kernels);
+    if (!strstr(row, line))
+        fail_msg("%s %s: want %s", tape, row, line);
+    free(text);
+}
+
 // In the depth of GLM-4.7-Flash: latent attention, experts with a shared one, 47 layers. Four command buffers
 // a step; after the first steps no buffer and no pipeline; the token's four bytes are all that is read, and
 // step n + 1 is encoded before step n's are.
@@ -272,6 +292,9 @@ static void a_step_of_a_deep_mixture_costs_what_it_should(void **state)
                   (unsigned long long)(c->dispatches - before.dispatches) / steps);
     assert_int_equal(c->dispatches - before.dispatches,
                      (OF_LAYER * (LAYERS - 1) + OF_DENSE + OUTSIDE) * steps);
+    expect_kernels(engine, "up to 1 rows", "layer1.experts_up", "experts_up_one + experts_up_one");
+    expect_kernels(engine, "up to 8 rows", "layer1.experts_up",
+                   "experts_tiles + experts_up_few + experts_up_few");
     ingot_engine_close(engine);
     unlink(path);
 }

@@ -551,7 +551,8 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
 {
     static const struct device_ops ops = { cpu_close, cpu_info, cpu_buffer_alloc, cpu_release,
                                            cpu_write, cpu_read, cpu_weight_take,  cpu_supports,
-                                           cpu_seal,  cpu_drop, cpu_play,         cpu_wait };
+                                           cpu_seal,  cpu_drop, cpu_play,         cpu_wait,
+                                           NULL };
     static const struct device_timing timing = { cpu_n_lanes, cpu_play_timed };
     unsigned n_threads = options->n_threads ? options->n_threads : thread_count_available();
 

@@ -336,9 +336,10 @@ uint32_t cuda_n_devices(struct err *err)
 
 struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err)
 {
-    static const struct device_ops ops = { cuda_close, cuda_info,      cuda_alloc,       cuda_release,
-                                           cuda_write, cuda_read,      cuda_weight_take, cuda_supports,
-                                           cuda_seal,  cuda_tape_drop, cuda_tape_play,   cuda_wait };
+    static const struct device_ops ops = { cuda_close,      cuda_info,      cuda_alloc,       cuda_release,
+                                           cuda_write,      cuda_read,      cuda_weight_take, cuda_supports,
+                                           cuda_seal,       cuda_tape_drop, cuda_tape_play,   cuda_wait,
+                                           cuda_tape_kernel };
     static const struct device_queue queue = { cuda_fetch,      cuda_collect, cuda_send,  cuda_connect,
                                                cuda_pin,        cuda_unpin,   cuda_bring, cuda_gather,
                                                cuda_tape_ready, nccl_open,    nccl_join,  nccl_meeting };

@@ -9,13 +9,14 @@
 #include "device/cuda/vendor.h"
 #include "device/tape.h"
 
-enum { CUDA_PARAMS_BYTES = 1024 };
+enum { CUDA_PARAMS_BYTES = 1024, CUDA_NAME_BYTES = 64 };
 
 struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
     uint32_t command, params_bytes;
     bool ends_first;
+    char kernel[CUDA_NAME_BYTES];
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
 };
 

@@ -70,6 +70,7 @@ void cuda_plan_exchange(struct cuda_plan *p);
 
 bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
 void cuda_tape_drop(struct device *d, struct tape *t);
+const char *cuda_tape_kernel(const struct tape *t, uint32_t command, uint32_t launch);
 bool cuda_tape_ready(struct device *d, struct tape *t, const struct buffer *step, struct err *err);
 void cuda_tape_step_set(struct cuda_tape *n, cu_address step); // in the arguments of all launches
 bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,

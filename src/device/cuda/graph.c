@@ -15,7 +15,8 @@
 enum { CHAIN_ROWS = 64 }; // of tapes whose launches are one chain
 
 // Room for one more launch, zeroed but for its parameters; NULL after an error.
-static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, uint32_t bytes)
+static struct cuda_launch *launch_new(struct cuda_plan *p, const char *kernel, const void *params,
+                                      uint32_t bytes)
 {
     CHECK(bytes <= CUDA_PARAMS_BYTES && bytes >= 8);
     if (p->error.code != ERR_NONE)
@@ -32,6 +33,7 @@ static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, u
     }
     struct cuda_launch *l = &p->launches[p->n_launches++];
     *l = (struct cuda_launch){ .params_bytes = bytes };
+    snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
     memcpy(l->params, params, bytes);
     return l;
 }
@@ -39,7 +41,7 @@ static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, u
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params,
                      uint32_t bytes)
 {
-    struct cuda_launch *l = launch_new(p, params, bytes);
+    struct cuda_launch *l = launch_new(p, kernel, params, bytes);
 
     if (!l)
         return;
@@ -76,7 +78,7 @@ void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
     if (p->error.code == ERR_NONE && !c->vendor &&
         cuda_check(c, c->cu->context_set(c->context), "choosing the device", &p->error))
         c->vendor = vendor_open(c->stream, &p->error);
-    p->n_products += launch_new(p, product, sizeof *product) != NULL;
+    p->n_products += launch_new(p, "cuBLAS", product, sizeof *product) != NULL;
 }
 
 bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel)
@@ -185,6 +187,14 @@ void cuda_tape_drop(struct device *d, struct tape *t)
     mem_free(n->uses_private);
     mem_free(n);
     t->native = NULL;
+}
+
+const char *cuda_tape_kernel(const struct tape *t, uint32_t command, uint32_t launch)
+{
+    const struct cuda_tape *n = t->native;
+    uint32_t at = n->first_launch[command] + launch;
+
+    return at < n->first_launch[command + 1] ? n->plan.launches[at].kernel : NULL;
 }
 
 bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)

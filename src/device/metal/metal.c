@@ -150,9 +150,10 @@ static bool start(struct metal *m, struct err *err)
 
 struct device *metal_open(const struct metal_options *options, struct err *err)
 {
-    static const struct device_ops ops = { metal_close, metal_info, metal_alloc,       metal_release,
-                                           metal_write, metal_read, metal_weight_take, metal_supports,
-                                           metal_seal,  metal_drop, metal_play,        metal_wait };
+    static const struct device_ops ops = { metal_close,      metal_info, metal_alloc,       metal_release,
+                                           metal_write,      metal_read, metal_weight_take, metal_supports,
+                                           metal_seal,       metal_drop, metal_play,        metal_wait,
+                                           metal_tape_kernel };
     static const struct device_queue queue = { .fetch = metal_fetch, .collect = metal_collect };
     struct metal *m;
 

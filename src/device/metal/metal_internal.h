@@ -119,7 +119,8 @@ const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_
 
 // One launch of a tape: a kernel, or a product by the vendor's library.
 struct metal_launch {
-    objc_id pipeline; // NULL: a product
+    objc_id pipeline;   // NULL: a product
+    const char *kernel; // borrowed from the pipeline; of a product a literal
     struct mtl_size grid, threads;
     uint32_t shared, args_bytes;
     bool barrier; // before it
@@ -134,5 +135,6 @@ void metal_product_free(struct metal_launch *l);
 struct metal_launch *metal_launch_new(struct metal_plan *p); // zeroed; NULL after an error
 bool metal_seal(struct device *d, struct tape *t, struct err *err);
 void metal_drop(struct device *d, struct tape *t);
+const char *metal_tape_kernel(const struct tape *t, uint32_t command, uint32_t launch);
 bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
                 struct err *err);

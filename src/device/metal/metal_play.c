@@ -66,6 +66,7 @@ void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, c
     if (!l)
         return;
     *l = (struct metal_launch){ .pipeline = pipeline->handle,
+                                .kernel = pipeline->key.name,
                                 .grid = { kernel->grid[0], kernel->grid[1], kernel->grid[2] },
                                 .threads = { kernel->threads, 1, 1 },
                                 .shared = (kernel->shared + 15) / 16 * 16,
@@ -131,6 +132,14 @@ void metal_drop(struct device *d, struct tape *t)
     mem_free(n->first_launch);
     mem_free(n);
     t->native = NULL;
+}
+
+const char *metal_tape_kernel(const struct tape *t, uint32_t command, uint32_t launch)
+{
+    const struct metal_tape *n = t->native;
+    uint32_t at = n->first_launch[command] + launch;
+
+    return at < n->first_launch[command + 1] ? n->plan.launches[at].kernel : NULL;
 }
 
 bool metal_seal(struct device *d, struct tape *t, struct err *err)

@@ -24,6 +24,7 @@ void metal_product_add(struct metal_plan *p, const struct metal_product *product
     if (p->error.code != ERR_NONE || !objc_load_mps(&p->error) || !(l = metal_launch_new(p)))
         return;
     p->metal->has_products = true;
+    l->kernel = "MPSMatrixMultiplication";
     l->barrier = true;
     l->matrices[0] = new_matrix(&operands[product->in], product->rows, w->n_cols, MPS_FLOAT32);
     l->matrices[1] = new_matrix(&operands[product->w], w->n_rows, w->n_cols,
