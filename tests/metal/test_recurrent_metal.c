@@ -40,6 +40,10 @@ static void models_give_the_reference_logits(void **state)
     check_golden(&(struct golden_run){ "qwen35", "", "metal", 30, true });
     check_golden(&(struct golden_run){ "nemotronh", "/model.gguf", "metal", 30, true });
     check_golden(&(struct golden_run){ "nemotronh-moe", "", "metal", 9, true });
+    check_golden(&(struct golden_run){ "lfm2moe", "/model.gguf", "metal", 9, true });
+    check_golden(&(struct golden_run){ "qwen35moe", "/model.gguf", "metal", 9, true });
+    check_golden(&(struct golden_run){ "granitehybrid", "/model.gguf", "metal", 9, true });
+    check_golden(&(struct golden_run){ "granitehybrid-moe", "", "metal", 9, true });
 }
 
 int main(void)
