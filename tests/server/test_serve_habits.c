@@ -132,6 +132,9 @@ static void json_is_refused_in_words_of_ours(void **state)
         { "{\"model\": \"\\u0000\"}", "a NUL character" },
         { "{'model': 1}", "no valid JSON" },
         { "{\"n\": 1e999}", "too large" },
+        { "null", "the body is null; want a JSON object" },
+        { "\"x\"", "the body is a string; want a JSON object" },
+        { "-3", "the body is an integer; want a JSON object" },
         { "{\"model\": \"\\ud83d\" \"x\"}", "no valid JSON" }, // mended, and still none
     };
 

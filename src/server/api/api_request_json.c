@@ -61,7 +61,7 @@ static bool mend_surrogates(char *text, size_t n)
 
 static json_t *parse(struct str body, json_error_t *where)
 {
-    return json_memory_read(body, JSON_REJECT_DUPLICATES, where);
+    return json_memory_read(body, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, where);
 }
 
 static json_t *parse_mended(struct str body, json_error_t *where)
