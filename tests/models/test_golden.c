@@ -4,7 +4,7 @@
 // Exact: fp32 against fp32.
 #include <unistd.h>
 #include "model_tools/random/random_model.h"
-#include "models/golden.h"
+#include "models/golden_cost.h"
 
 enum { N_FIRST = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES, N_ALL = N_FIRST + N_GOLDEN_HYBRIDS };
 
@@ -128,6 +128,12 @@ static void layers_that_lean_on_others_stay_in_one_stage(void **state)
     check_golden_split(&(struct golden_run){ "gemma3", "", "cpu", 7, true }, "2");
 }
 
+static void a_token_is_a_submission_a_wait_and_four_bytes(void **state)
+{
+    (void)state;
+    check_token_costs("cpu");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +144,7 @@ int main(void)
         cmocka_unit_test(models_give_the_same_bits_in_any_batch),
         cmocka_unit_test(models_cut_anywhere_give_the_same_bits_too),
         cmocka_unit_test(layers_that_lean_on_others_stay_in_one_stage),
+        cmocka_unit_test(a_token_is_a_submission_a_wait_and_four_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
