@@ -125,7 +125,9 @@ static void an_adapter_that_is_not_here_is_an_error(void **state)
     (void)state;
     json_t *r = reply_of("/v1/chat/completions", "{\"model\":\"toy:none\"," FOX "," GREEDY "}", &status);
     assert_int_equal(status, 400);
-    assert_string_equal(text(r, "error.message"), "adapter 'none' is not here; GET /v1/models lists what is");
+    assert_string_equal(text(r, "error.message"),
+                        "model: adapter 'none' is not here; GET /v1/models lists what is");
+    assert_string_equal(text(r, "error.param"), "model");
     json_decref(r);
 }
 

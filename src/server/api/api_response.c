@@ -176,7 +176,7 @@ static bool check_adapter(const struct api_response *t, const char *asked, struc
     bool tagged = str_starts(name, model) && name.n > model.n && name.at[model.n] == ':';
 
     return t->model->info.n_adapters == 0 || !tagged ||
-           err_set(err, ERR_INPUT, "adapter '%.80s' is not here; GET /v1/models lists what is",
+           err_set(err, ERR_INPUT, "model: adapter '%.80s' is not here; GET /v1/models lists what is",
                    asked + model.n + 1);
 }
 
