@@ -300,8 +300,10 @@ static void products_by_weights_with_one_scale_a_row(void **state)
         sides_compare(&s, "products", &c);
         check_graph(&s.fast);
         if (gpu->row_scales_cols) {
-            bool stays = c.n_cols <= 768 && c.n_out % 256 == 0;
-            assert_true(launches(&s.fast, stays ? "gemm_stationary_int8" : "gemm_staged_int8"));
+            bool stays = c.n_cols <= 768 && c.n_out % 256 == 0, wide = c.n_cols > c.n_out;
+            assert_true(launches(&s.fast, wide    ? "gemm_staged_int8_wide"
+                                          : stays ? "gemm_stationary_int8"
+                                                  : "gemm_staged_int8"));
             assert_true(
                 launches(&s.fast, stays ? "gemm_stationary_int8_activated" : "gemm_staged_int8_activated"));
         }

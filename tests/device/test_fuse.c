@@ -449,8 +449,8 @@ static void an_encoders_layer_is_few_launches(void **state)
                         { "attend_all_hopper_64", &gemm_packing_int8_tiles },
                         { "gemm_stationary_int8", NULL },
                         { "layernorm_warp_768", &gemm_packing_int8_wide },
-                        { "gemm_stationary_int8_activated", &gemm_packing_int8_tiles },
-                        { "gemm_staged_int8", NULL },
+                        { "gemm_stationary_int8_activated", &gemm_packing_int8_wide },
+                        { "gemm_staged_int8_wide", NULL },
                     } };
     enum { N = sizeof all[0] / sizeof *all[0], N_RESTS = 1 };
     struct cuda cuda = fake_hopper();

@@ -19,9 +19,9 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// Rows whose product is added to a residual have one scale for 64 columns, others for 128.
-template <u32 MODE, bool PACKED> struct staged_int8_kernel {
-    static constexpr u32 scale_columns = PACKED ? INT8_CHUNK_COLUMNS : INT8_SCALE_COLUMNS;
+// SCALE_COLUMNS: columns of a row that share a scale.
+template <u32 MODE, bool PACKED, u32 SCALE_COLUMNS = INT8_CHUNK_COLUMNS> struct staged_int8_kernel {
+    static constexpr u32 scale_columns = SCALE_COLUMNS;
     static constexpr bool ACTIVATED = MODE == EPILOGUE_ACTIVATED, packed = PACKED,
                           joins = PACKED && !ACTIVATED;
     static constexpr u32 N = STAGED_INT8_WEIGHTS, pairs = N / 2, rows = PACKED_TILE_ROWS,
@@ -96,13 +96,14 @@ template <class K> static __device__ __forceinline__ void gemm_staged_int8(const
         });
 }
 
-#define GEMM_STAGED_INT8(name, MODE, PACKED)                                                                \
+#define GEMM_STAGED_INT8(name, ...)                                                                         \
     extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1) \
         gemm_staged_int8##name(const __grid_constant__ struct cluster_params c)                             \
     {                                                                                                       \
-        gemm_staged_int8<staged_int8_kernel<MODE, PACKED>>(c);                                              \
+        gemm_staged_int8<staged_int8_kernel<__VA_ARGS__>>(c);                                               \
     }
-GEMM_STAGED_INT8(, EPILOGUE_LINEAR, false)
+GEMM_STAGED_INT8(, EPILOGUE_LINEAR, false, INT8_SCALE_COLUMNS)
+GEMM_STAGED_INT8(_wide, EPILOGUE_LINEAR, false)
 GEMM_STAGED_INT8(_packed, EPILOGUE_LINEAR, true)
 GEMM_STAGED_INT8(_activated, EPILOGUE_ACTIVATED, true)
 #endif

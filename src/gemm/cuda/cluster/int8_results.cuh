@@ -172,15 +172,18 @@ template <class K> struct int8_results : staged_results<K> {
                         8 * n) = make_float2(d[n][i % 2 * 2], d[n][i % 2 * 2 + 1]);
         }
     }
-    // 64 columns of row g (which: 0) or g + 8.
-    __device__ __forceinline__ f32 stage_int8(const f32 (&d)[SUMS][4], u32 first, u32 which) const
+    // The highest absolute value of 64 columns of row g (which: 0) or g + 8.
+    __device__ __forceinline__ f32 highest(const f32 (&d)[SUMS][4], u32 first, u32 which) const
     {
-        u32 row = threadIdx.x % 32 / 4 + which * 8;
         f32 top = 0;
 #pragma unroll
         for (u32 n = first; n < first + 8; n++)
             top = int8_higher(int8_higher(top, d[n][2 * which]), d[n][2 * which + 1]);
-        top = int8_highest<4>(top);
+        return int8_highest<4>(top);
+    }
+    __device__ __forceinline__ void stage_int8(const f32 (&d)[SUMS][4], u32 first, u32 which, f32 top) const
+    {
+        u32 row = threadIdx.x % 32 / 4 + which * 8;
         f32 inverse = int8_inverse(top);
 #pragma unroll
         for (u32 n = first; n < first + 8; n += 2) {
@@ -189,7 +192,6 @@ template <class K> struct int8_results : staged_results<K> {
                 at = room + int8_number_at(row, 8 * n + int8_word_column());
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(word) : "memory");
         }
-        return int8_scale(top);
     }
     __device__ __forceinline__ void put_int8(const f32 (&d)[SUMS][4], const struct staged_place &w) const
     {
@@ -200,11 +202,18 @@ template <class K> struct int8_results : staged_results<K> {
         wait_until_read();
         __syncwarp();
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            u32 row = lane / 4 + i % 2 * 8;
-            f32 scale = stage_int8(d, i / 2 * 8, i % 2);
-            if (lane % 4 == 0 && row < w.n_rows)
-                *(f32 *)(chunk + int8_scale_at(w.first + row, i / 2 * INT8_SCALE_COLUMNS)) = scale;
+        for (u32 which = 0; which < 2; which++) {
+            u32 row = lane / 4 + which * 8;
+            f32 top[2] = { highest(d, 0, which), highest(d, 8, which) };
+            if (next.form == PACKING_INT8_WIDE)
+                top[0] = top[1] = int8_higher(top[0], top[1]);
+#pragma unroll
+            for (u32 half = 0; half < 2; half++) {
+                stage_int8(d, half * 8, which, top[half]);
+                if (lane % 4 == 0 && row < w.n_rows)
+                    *(f32 *)(chunk + int8_scale_at(w.first + row, half * INT8_SCALE_COLUMNS)) =
+                        int8_scale(top[half]);
+            }
         }
         show_to_copies();
         if (lane == 0 && w.n_rows > 0)

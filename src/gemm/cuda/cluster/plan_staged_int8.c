@@ -29,11 +29,17 @@ bool gemm_staged_int8_fits(const struct cuda_plan *p, const struct gemm_params *
            p->device.capability >= 90 && cuda_has_kernel(p, "gemm_staged_int8") && plan_view(p, w, &view);
 }
 
-// Normed rows have one scale for 128 columns, which leaves more time for the epilogue; heads and activated
-// rows, whose product is added to a residual, one for 64.
+// Heads have one scale for 64 columns. Normed and activated rows have one for 128, which leaves more time for
+// the epilogue.
+static bool reads_wide(const struct weight_planes *w, bool adds)
+{
+    return !adds || w->n_cols > w->n_rows;
+}
+
 const struct tape_packing *gemm_staged_int8_reads(const struct gemm_plan *product)
 {
-    return product->adds ? &gemm_packing_int8_tiles : &gemm_packing_int8_wide;
+    return reads_wide(&product->params.w[0], product->adds) ? &gemm_packing_int8_wide
+                                                            : &gemm_packing_int8_tiles;
 }
 
 bool gemm_staged_int8_packs(const struct gemm_params *params, const struct tape_packing *packing)
@@ -41,7 +47,8 @@ bool gemm_staged_int8_packs(const struct gemm_params *params, const struct tape_
     u32 n_rows = params->w[0].n_rows;
 
     if (params->mode == EPILOGUE_ACTIVATED)
-        return packing == &gemm_packing_int8_tiles && n_rows % INT8_CHUNK_COLUMNS == 0;
+        return (packing == &gemm_packing_int8_tiles || packing == &gemm_packing_int8_wide) &&
+               n_rows % INT8_CHUNK_COLUMNS == 0;
     return !params->add &&
            ((packing == &gemm_packing_bf16 && n_rows % 64 == 0) || packing == &gemm_packing_rows);
 }
@@ -57,9 +64,10 @@ static u32 stationary_shares(const struct cuda_plan *p, const struct cluster_par
                : 0;
 }
 
-static const char *const kernels[2][3] = {
-    { "gemm_staged_int8_packed", "gemm_staged_int8", "gemm_staged_int8_activated" },
-    { "gemm_stationary_int8_packed", "gemm_stationary_int8", "gemm_stationary_int8_activated" },
+// Of packed results, of fp32 ones, of those by wide rows, of activated ones.
+static const char *const kernels[2][4] = {
+    { "gemm_staged_int8_packed", "gemm_staged_int8", "gemm_staged_int8_wide", "gemm_staged_int8_activated" },
+    { "gemm_stationary_int8_packed", "gemm_stationary_int8", NULL, "gemm_stationary_int8_activated" },
 };
 
 // params: of up to three matrices of one shape, as gemm_launch_joined fills them, or of one.
@@ -67,7 +75,8 @@ void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *p
 {
     struct cluster_params c = *params;
     struct gemm_params *pairs = &c.tiles.pairs;
-    bool activated = pairs->mode == EPILOGUE_ACTIVATED, fp32 = pairs->add != 0;
+    bool activated = pairs->mode == EPILOGUE_ACTIVATED, fp32 = pairs->add != 0,
+         wide = fp32 && reads_wide(&pairs->w[0], true);
     u32 n_tiles = divide_up(2 * pairs->n_pairs, STAGED_INT8_WEIGHTS) *
                   divide_up(max_rows, ROWS_CLUSTER * PACKED_TILE_ROWS),
         most = p->device.n_sms / ROWS_CLUSTER, n_clusters = n_tiles < most ? n_tiles : most,
@@ -80,12 +89,12 @@ void gemm_staged_int8_launch(struct cuda_plan *p, const struct cluster_params *p
     }
     for (u32 m = 0; m * c.matrix_pairs < pairs->n_pairs; m++)
         CHECK(plan_view(p, &pairs->w[m], &c.tiles.w[m]));
-    u32 shares = stationary_shares(p, &c);
+    u32 shares = wide ? 0 : stationary_shares(p, &c);
     if (shares > 0) {
         n_clusters = shares * (2 * pairs->n_pairs / (ROWS_CLUSTER * STAGED_INT8_WEIGHTS));
         bytes = STATIONARY_BYTES(activated, fp32);
     }
-    cuda_launch_add(p, kernels[shares > 0][activated ? 2 : fp32],
+    cuda_launch_add(p, kernels[shares > 0][activated ? 3 : fp32 + wide],
                     (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 }, HOPPER_THREADS(2), bytes }, &c,
                     sizeof c);
 }
