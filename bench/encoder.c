@@ -1,11 +1,13 @@
-// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE [TILES [error]]].
-// COLUMNS: of an embedding, as the text model has them; DEVICE: cuda (the default) or cpu. TILES: only this
-// number is timed, for a profiler; `error`: also how far its results are from exact ones, as normalised
-// squared errors.
+// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE [TILES
+// [error|outliers]]]. COLUMNS: of an embedding, as the text model has them; DEVICE: cuda (the default) or
+// cpu. TILES: only this number is timed, for a profiler; `error`: also how far its results are from exact
+// ones, as normalised squared errors; `outliers`: the same where some rows and columns of a Q8_0 file's
+// layers are larger.
 //
 // First the median time of encoding 1, 2, 4 and 17 tiles: from pixels in host memory to embeddings, then from
 // pixels in device memory. Then where the time goes
 // in the largest play: each command alone, many times in a row, summed by operation and label.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
@@ -16,6 +18,7 @@
 #include "engine/stage/vision.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
+#include "quant/q8_0.h"
 
 enum { MOST_TILES = 17, RUNS = 15, ALONE = 10, MOST_PARTS = 64 };
 
@@ -122,6 +125,45 @@ static void time_commands(struct vision *v, const uint8_t *rgb)
                parts[i].us / parts[i].n);
 }
 
+// About 1, and three times that for one in 128.
+static float draw_factor(uint32_t *random)
+{
+    float sum = 0;
+
+    for (uint32_t i = 0; i < 6; i++) {
+        *random = *random * 1664525u + 1013904223u;
+        sum += (float)(*random >> 8) / (1 << 24) - 0.5f; // of variance 1 / 12
+    }
+    return expf(0.5f * sum) * (*random >> 16 & 127 ? 1 : 3);
+}
+
+// Of a random tower, which has none: the same rows in all layers, so that the residual stream has columns
+// that are always large, and biases by which hidden units are seldom active.
+static void add_outliers(struct file_tensor *t)
+{
+    static const char *const parts[] = { ".ln1.weight",    ".ln2.weight",  ".attn_v.weight",
+                                         ".ffn_up.weight", ".ffn_up.bias", ".ffn_down.weight" };
+    uint64_t n_rows = t->dims[0], bytes = t->bytes / n_rows;
+    uint32_t random = 7;
+    bool gets_them = false;
+
+    for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        gets_them = gets_them || str_ends(t->name, str_from(parts[i]));
+    if (!gets_them)
+        return;
+    unsigned char *data = mem_alloc(t->bytes); // until the process ends
+    memcpy(data, t->data, t->bytes);
+    for (uint64_t r = 0; r < n_rows; r++) {
+        float factor = draw_factor(&random), *number = (float *)(data + r * bytes);
+        struct q8_0 *blocks = (struct q8_0 *)number;
+        if (t->format == QUANT_F32)
+            *number = str_ends(t->name, STR("bias")) ? *number - factor : *number * factor;
+        for (uint64_t i = 0; t->format == QUANT_Q8_0 && i < bytes / sizeof *blocks; i++)
+            blocks[i].d = quant_float_to_half(half_to_float(blocks[i].d) * factor);
+    }
+    t->data = data;
+}
+
 static float *read_all(const struct buffer *b, uint64_t n)
 {
     float *numbers = mem_alloc_array(n, sizeof *numbers);
@@ -178,14 +220,17 @@ int main(int argc, char **argv)
     struct err err = { 0 };
     uint64_t n_out, n_tiles = 0;
 
-    if (argc < 3 || argc > 6 || (argc > 5 && strcmp(argv[5], "error") != 0) ||
+    bool outliers = argc > 5 && strcmp(argv[5], "outliers") == 0;
+    if (argc < 3 || argc > 6 || (argc > 5 && !outliers && strcmp(argv[5], "error") != 0) ||
         !str_to_u64(str_from(argv[2]), &n_out) ||
         (argc > 4 && (!str_to_u64(str_from(argv[4]), &n_tiles) || n_tiles < 1 || n_tiles > MOST_TILES))) {
-        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu [1..17 [error]]]\n");
+        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu [1..17 [error|outliers]]]\n");
         return 2;
     }
     bool cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
     must(model_file_open(&file, argv[1], &err), &err);
+    for (size_t i = 0; outliers && i < model_file_n_tensors(file); i++)
+        add_outliers((struct file_tensor *)model_file_tensor_at(file, i));
     struct device *d =
         cpu ? cpu_open(&(struct cpu_options){ .table = &cpu_table }, &err) : cuda_open(0, &cuda_table, &err);
     must(d != NULL, &err);
