@@ -27,6 +27,12 @@ bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, stru
     return alloc_counted(d, bytes, b, err);
 }
 
+bool buffer_alloc_shared(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    *b = (struct buffer){ .shared = true };
+    return alloc_counted(d, bytes, b, err);
+}
+
 void buffer_release(struct buffer *b)
 {
     if (b->device && !b->device->outlines)

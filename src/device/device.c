@@ -2,10 +2,12 @@
 #include "device/device.h"
 #include <string.h>
 
-bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+bool device_fetch(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                  struct err *err)
 {
-    CHECK(fetch < DEVICE_FETCHES && bytes <= b->bytes && bytes <= DEVICE_FETCH_BYTES);
-    return d->queue->fetch(d, b, bytes, fetch, err);
+    CHECK(fetch < DEVICE_FETCHES && span.bytes <= DEVICE_FETCH_BYTES && span.offset <= b->bytes &&
+          span.bytes <= b->bytes - span.offset);
+    return d->queue->fetch(d, b, span, fetch, err);
 }
 
 bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)

@@ -21,6 +21,7 @@ struct buffer {
     uint64_t bytes;
     void *native; // for the device alone: may lie in memory that the host cannot see
     bool local;   // for the device alone: it may lie where the host cannot see it
+    bool shared;  // for the device alone: better in memory that the host sees too
 };
 
 // The layout of a matrix in device memory: as in the file, in panels of 32 rows (CPU), or in planes, which
@@ -110,14 +111,16 @@ struct device {
 // native on a device of outlines: kernels are chosen by whether there is an address, and by its alignment.
 #define BUFFER_OUTLINE ((void *)(uintptr_t)(1 << 20))
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // sets local
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);  // sets local
+bool buffer_alloc_shared(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // sets shared
 void buffer_release(struct buffer *b); // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
 void weight_release(struct weight *w);
 // For devices with a queue.
-bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+bool device_fetch(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                  struct err *err);
 bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 // Whether `send` of one reaches the other.
 bool device_can_send(const struct device *from, const struct device *to);

@@ -22,9 +22,11 @@ struct device_piece { // of a buffer, and its copy in the host's memory
 };
 enum { DEVICE_FETCHES = 10, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
-    // Copies the first bytes of b to the host once everything played so far has finished. fetch: which of the
-    // DEVICE_FETCHES places.
-    bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+    // Copies bytes of b to the host once everything played so far has finished. fetch: which of the
+    // DEVICE_FETCHES places. Where the host sees b, nothing is copied, and what is played later must write
+    // elsewhere until they are collected.
+    bool (*fetch)(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                  struct err *err);
     // Waits for that copy, but not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
     // These may be NULL. Copies bytes to the same place in a buffer of another device that has the same send,

@@ -44,7 +44,8 @@ struct step {
     u32 n_rows;    // rows in use, from 0
     u32 n_outputs; // rows whose logits are wanted
     u32 max_rows, max_outputs;
-    u32 reserved[12];
+    u32 reserved[11];
+    u32 results_at; // in the results, of the first id that is drawn: each step in flight has a place
 };
 STATIC_ASSERT(sizeof(struct step) == 64);
 

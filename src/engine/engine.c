@@ -131,12 +131,19 @@ void engine_tell_adapters(struct engine *e, uint32_t slot, const float *scales)
     }
 }
 
+static uint32_t results_at(const struct engine *e, const struct batch *b)
+{
+    return stage_results_at(&e->loaded->stages[e->loaded->n_stages - 1], b->fetch);
+}
+
 const struct step *engine_lay_out(const struct engine *e, struct batch *b)
 {
     const struct stage *first = &e->loaded->stages[0];
     const struct bucket *bucket = &first->buckets[stage_bucket_index(first, b->n_rows, b->n_outputs)];
 
-    return batch_layout(b, bucket->max_rows, bucket->max_outputs);
+    batch_layout(b, bucket->max_rows, bucket->max_outputs);
+    b->step->results_at = results_at(e, b);
+    return b->step;
 }
 
 bool engine_play_from(struct engine *e, const struct batch *b, uint32_t first, struct err *err)
@@ -162,14 +169,14 @@ bool engine_play(struct engine *e, struct batch *b, struct err *err)
 bool engine_fetch(struct engine *e, struct batch *b, struct err *err)
 {
     struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
-    uint64_t bytes = b->n_outputs * sizeof *b->results;
+    struct device_span span = { results_at(e, b) * sizeof *b->results, b->n_outputs * sizeof *b->results };
 
     if (e->loaded->remote)
         return remote_send(e->loaded->remote, b, last, constraint_of, err);
     if (last->device->queue)
-        return device_fetch(last->device, &last->results, bytes, b->fetch, err);
+        return device_fetch(last->device, &last->results, span, b->fetch, err);
     return last->device->ops->wait(last->device, err) &&
-           (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
+           (span.bytes == 0 || buffer_read(&last->results, span.offset, b->results, span.bytes, err));
 }
 
 bool engine_collect(struct engine *e, struct batch *b, struct err *err)

@@ -116,7 +116,7 @@ static struct cuda_run_counts check_draws(struct op_shape c, enum row_kind kind)
     cuda_run_counts = (struct cuda_run_counts){ 0 };
     assert_ok(tape_play(s.tape, &s.step, &err), &err);
     struct cuda_run_counts counts = cuda_run_counts;
-    assert_ok(buffer_read(&s.buffers[2], 0, ids, sizeof ids, &err), &err);
+    assert_ok(buffer_read(&s.buffers[2], RESULTS_AT * 4, ids, sizeof ids, &err), &err);
     for (uint32_t i = 0; i < c.rows && c.sampling.temperature > 0; i++) {
         struct sample_params p = c.sampling;
         p.seed[0] = i;

@@ -531,13 +531,15 @@ static bool append_text(void *arg, const struct ingot_event *event)
     return true;
 }
 
-// A processor that claims to work on its own.
-static uint32_t fetches[DEVICE_FETCHES][64];
-static bool fetch_at_once(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
-                          struct err *err)
+// A processor that claims to work on its own, and copies results when they are collected: a step that was
+// played meanwhile must have left them alone.
+static const unsigned char *fetches[DEVICE_FETCHES];
+static bool fetch_place(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                        struct err *err)
 {
-    (void)d;
-    return buffer_read(b, 0, fetches[fetch], bytes, err);
+    (void)d, (void)err;
+    fetches[fetch] = (const unsigned char *)b->host + span.offset;
+    return true;
 }
 static bool collect_fetched(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
 {
@@ -575,7 +577,7 @@ static void ask_twice(struct ingot_engine *engine, char answers[2][400], uint32_
 
 static void steps_queued_ahead_change_nothing(void **state)
 {
-    static const struct device_queue queue = { .fetch = fetch_at_once, .collect = collect_fetched };
+    static const struct device_queue queue = { .fetch = fetch_place, .collect = collect_fetched };
     (void)state;
     struct ingot_engine_options o = defaults(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
     o.speculate = INGOT_SPECULATE_OFF; // by measured times, and plays are counted here

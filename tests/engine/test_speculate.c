@@ -118,11 +118,11 @@ static void make_question(struct drafted_question *q, uint32_t kind, const struc
 
 // A processor that claims to work on its own.
 static uint32_t fetches[DEVICE_FETCHES][64];
-static bool fetch_at_once(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
+static bool fetch_at_once(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
                           struct err *err)
 {
     (void)d;
-    return buffer_read(b, 0, fetches[fetch], bytes, err);
+    return buffer_read(b, span.offset, fetches[fetch], span.bytes, err);
 }
 static bool collect_fetched(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
 {

@@ -52,7 +52,7 @@ struct side {
 #if !defined SIDES_PAGES // of a sequence
 #define SIDES_PAGES 40
 #endif
-enum { SLOTS = 4, MAX_PAGES = SIDES_PAGES, VOCABULARY = 47 };
+enum { SLOTS = 4, MAX_PAGES = SIDES_PAGES, VOCABULARY = 47, RESULTS_AT = 3 };
 
 static struct buffer *side_buffer(struct side *s, uint64_t bytes)
 {
@@ -149,7 +149,8 @@ static void fill_step(const struct op_shape *c, struct step *step, uint32_t most
     *step = (struct step){ .n_rows = c->rows,
                            .n_outputs = c->rows < most_outputs ? c->rows : most_outputs,
                            .max_rows = most_rows,
-                           .max_outputs = most_outputs };
+                           .max_outputs = most_outputs,
+                           .results_at = RESULTS_AT };
     for (uint32_t r = 0; r < c->rows; r++) {
         uint32_t slot = slot_of_row(c, r);
         words[step_at_tokens() + r] = (r * 7919 + 13) % VOCABULARY;
@@ -476,7 +477,7 @@ static inline void record_sample(struct side *s, const struct op_shape *c)
     op_sample(s->tape, (struct sample){ .logits = logits,
                                         .history = history,
                                         .history_stride = 1024,
-                                        .results = side_buffer(s, 8 * 4),
+                                        .results = side_buffer(s, (RESULTS_AT + 8) * 4),
                                         .mask_bias = mask_bias });
 }
 

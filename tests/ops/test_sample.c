@@ -23,7 +23,7 @@ static int rig_make(void **state, uint32_t n, bool plain)
     r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
     assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) &&
                 buffer_alloc(r->device, HISTORY * 4, &r->history, &err) &&
-                buffer_alloc(r->device, 4, &r->results, &err) &&
+                buffer_alloc(r->device, 2 * 4, &r->results, &err) &&
                 buffer_alloc(r->device, sample_mask_bias_words(n) * 4, &r->mask_bias, &err) &&
                 buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
     struct tensor logits = tape_tensor_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
@@ -70,13 +70,15 @@ static struct sample_params neutral(float temperature)
 static uint32_t draw(struct rig *r, struct sample_params p, uint32_t position)
 {
     uint32_t *words = r->step.host;
-    *(struct step *)words = (struct step){ .n_rows = 1, .n_outputs = 1, .max_rows = 1, .max_outputs = 1 };
+    *(struct step *)words = (struct step){
+        .n_rows = 1, .n_outputs = 1, .max_rows = 1, .max_outputs = 1, .results_at = position % 2
+    };
     words[step_at_tokens()] = 3;
     words[step_at_positions(1)] = position;
     words[step_at_slots(1)] = words[step_at_outputs(1)] = 0;
     memcpy(words + step_at_samples(1, 1), &p, sizeof p);
     assert_true(tape_play(r->tape, &r->step, NULL));
-    return *(uint32_t *)r->results.host;
+    return ((uint32_t *)r->results.host)[position % 2];
 }
 
 // Of a row that is given the token behind its own: it stands one position further.

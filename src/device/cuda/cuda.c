@@ -8,6 +8,10 @@
 #include "device/cuda/cuda_internal.h"
 #include "device/cuda/nccl.h"
 
+// The driver puts so little among the stream's commands, if it does not come from pinned memory: then it
+// would be a copy by another engine, which waits for the kernels before it, and those behind it wait for it.
+enum { SMALL_BYTES = 1024 };
+
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err)
 {
     if (result == 0)
@@ -46,9 +50,15 @@ static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struc
     // kernels may read a vector beyond the end
     uint64_t rounded = bytes < 256 ? 256 : (bytes + 255) / 256 * 256;
     cu_address at = 0;
+    void *host = NULL;
 
     if (!use(c, err))
         return false;
+    if (b->shared && rounded >= bytes && c->cu->host_alloc(&host, rounded, CU_HOST_PORTABLE) == 0) {
+        memset(host, 0, rounded);
+        *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = host, .shared = true };
+        return true;
+    }
     if (rounded < bytes || c->cu->alloc(&at, rounded) != 0)
         return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes,
                        d->name);
@@ -64,7 +74,11 @@ static void cuda_release(struct device *d, struct buffer *b)
 {
     struct cuda *c = (struct cuda *)d;
 
-    if (b->native && c->cu->context_set(c->context) == 0)
+    if (!b->native || c->cu->context_set(c->context) != 0)
+        return;
+    if (b->host)
+        c->cu->host_free(b->host);
+    else
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
@@ -73,9 +87,14 @@ static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, cons
 {
     struct cuda *c = (struct cuda *)d;
     cu_address to = (cu_address)(uintptr_t)b->native + offset;
+    unsigned char small[SMALL_BYTES];
 
     if (!use(c, err))
         return false;
+    if (bytes <= sizeof small) {
+        memcpy(small, from, bytes);
+        return cuda_check(c, c->cu->write(to, small, bytes, c->stream), "a copy to the device", err);
+    }
     if (bytes <= STAGING_BYTES)
         return cuda_staging_write(c, to, from, bytes, err);
     return cuda_check(c, c->cu->write(to, from, bytes, c->stream), "a copy to the device", err) &&
@@ -87,21 +106,29 @@ static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset,
 {
     struct cuda *c = (struct cuda *)d;
 
-    return use(c, err) &&
-           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream),
-                      "a copy to the host", err) &&
-           finish(c, "a copy to the host", err);
+    if (!use(c, err) ||
+        (!b->host &&
+         !cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream),
+                     "a copy to the host", err)) ||
+        !finish(c, "a copy to the host", err))
+        return false;
+    if (b->host)
+        memcpy(to, (const unsigned char *)b->host + offset, bytes);
+    return true;
 }
 
-static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
+static bool cuda_fetch(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
                        struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
     unsigned char *to = c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES;
 
+    c->results[fetch] = b->host ? (const unsigned char *)b->host + span.offset : to;
     return use(c, err) &&
-           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native, bytes, c->stream),
-                      "a copy to the host", err) &&
+           (b->host ||
+            cuda_check(c,
+                       c->cu->read(to, (cu_address)(uintptr_t)b->native + span.offset, span.bytes, c->stream),
+                       "a copy to the host", err)) &&
            cuda_check(c, c->cu->event_record(c->fetched[fetch], c->stream), "a copy to the host", err) &&
            (!d->sleeps ||
             cuda_check(c, c->cu->event_record(c->asleep, c->stream), "a copy to the host", err));
@@ -114,7 +141,7 @@ static bool cuda_collect(struct device *d, uint32_t fetch, void *to, uint64_t by
     if (!use(c, err) || (d->sleeps && !cuda_check(c, c->cu->event_wait(c->asleep), "a step", err)) ||
         !cuda_check(c, c->cu->event_wait(c->fetched[fetch]), "a step", err))
         return false;
-    memcpy(to, c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES, bytes);
+    memcpy(to, c->results[fetch], bytes);
     return true;
 }
 

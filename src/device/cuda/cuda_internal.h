@@ -32,8 +32,9 @@ struct cuda {
     struct thread_pool
         *copiers; // into it, of large writes; NULL before the first one, or for want of threads
     cu_event fetched[DEVICE_FETCHES];
-    cu_event reached; // by the stream, when another device was to follow
-    cu_event asleep;  // device.sleeps: a blocking event, for which a thread waits without spinning
+    const unsigned char *results[DEVICE_FETCHES]; // where that is, in the host's memory
+    cu_event reached;                             // by the stream, when another device was to follow
+    cu_event asleep; // device.sleeps: a blocking event, for which a thread waits without spinning
     bool retained;
     struct cuda_beside beside;
 };

@@ -105,7 +105,8 @@ bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void 
                 struct err *err);
 bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w,
                        struct err *err);
-bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+bool metal_fetch(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                 struct err *err);
 bool metal_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 bool metal_pool_open(struct metal *m, struct err *err);
 void metal_pool_free(struct metal *m);

@@ -236,15 +236,16 @@ bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void 
 }
 
 // The copy goes into the play's last command buffer.
-bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+bool metal_fetch(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
+                 struct err *err)
 {
     struct metal *m = (struct metal *)d;
     const struct metal_buffer *native = b->native;
-    struct metal_copy copy = { native->handle, m->fetched.handle, native->offset, fetch * DEVICE_FETCH_BYTES,
-                               bytes };
+    struct metal_copy copy = { native->handle, m->fetched.handle, native->offset + span.offset,
+                               fetch * DEVICE_FETCH_BYTES, span.bytes };
     void *pool = objc.objc_autoreleasePoolPush();
-    bool ok =
-        whole_words(m, 0, bytes, err) && (bytes == 0 || metal_add_copy(m, copy, err)) && metal_flush(m, err);
+    bool ok = whole_words(m, span.offset, span.bytes, err) &&
+              (span.bytes == 0 || metal_add_copy(m, copy, err)) && metal_flush(m, err);
 
     m->fetches[fetch] = m->committed;
     objc.objc_autoreleasePoolPop(pool);

@@ -419,6 +419,17 @@ static bool make_logits(struct stage *s, struct err *err)
                       : buffer_alloc_local(s->device, bytes, &s->logits, err);
 }
 
+// Each step in flight has a place of its own, where the device may write it into the host's memory: a copy of
+// four bytes took 10 us of a GPU's time between two steps (bench/results/2026-11-28-h200-decode.md). Ranks
+// send each other what is in the first place.
+static bool make_results(struct stage *s, struct err *err)
+{
+    uint64_t bytes = s->shape.max_outputs * 4ull;
+
+    return s->parts.model->n_ranks ? buffer_alloc(s->device, bytes, &s->results, err)
+                                   : buffer_alloc_shared(s->device, DEVICE_FETCHES * bytes, &s->results, err);
+}
+
 static bool make_buffers(struct stage *s, const struct stage *before, const struct model_config *c,
                          struct err *err)
 {
@@ -444,7 +455,7 @@ static bool make_buffers(struct stage *s, const struct stage *before, const stru
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (m->n_ranks == 0 || (buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->sums, err) &&
                                 buffer_alloc(d, h->max_outputs * head->dims[0] * 4, &s->head_part, err))) &&
-           (!last || buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err)) &&
+           (!last || make_results(s, err)) &&
            (!last || m->arch->is_encoder ||
             (make_logits(s, err) &&
              (s->is_draft ||
@@ -525,6 +536,11 @@ void stage_release(struct stage *s)
     mem_free(s->states);
     mem_free(s->state_buffers);
     *s = (struct stage){ 0 };
+}
+
+uint32_t stage_results_at(const struct stage *s, uint32_t fetch)
+{
+    return s->parts.model->n_ranks ? 0 : fetch * s->shape.max_outputs;
 }
 
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs)

@@ -108,6 +108,8 @@ void stage_release(struct stage *s);
 
 // The bucket for a step of this size; its tape is recorded and sealed on first use. NULL: error.
 struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs, struct err *err);
+// Where the results lie of a step whose place among those in flight is this one, in words.
+uint32_t stage_results_at(const struct stage *s, uint32_t fetch);
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
 // Copies the step to the device and plays it. The step was laid out for the bucket.
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
@@ -131,11 +133,9 @@ bool stage_window_pages_write(struct stage *s, uint32_t slot, struct layer_range
                               const uint32_t *pages, struct err *err);
 bool stage_pages_write(struct stage *s, uint32_t slot, struct layer_range entries, const uint32_t *pages,
                        struct err *err);
-// Writes the first n tokens of a slot's token history: rows that are not played because their pages are
-// shared.
+// Writes the first n tokens of a slot's history: their rows are not played, since their pages are shared.
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
-// Copies the K and V of one page, all layers, from or to *at, and advances *at. Layers with a window are left
-// out where they have pages of their own.
+// Copies the K and V of one page, of all layers without window pages, from or to *at, and advances *at.
 typedef bool stage_mover(struct stage *s, uint32_t index, unsigned char **at, bool to_device,
                          struct err *err);
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);

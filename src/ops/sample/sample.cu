@@ -548,7 +548,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
     if (threadIdx.x > 0)
         return;
     p.kept[output] = 0;
-    p.results[output] = id;
+    p.results[p.step->results_at + output] = id;
     if (sample_tells_history(p.step, row, &p.args) && id != STEP_TOKEN_INVALID)
         history[position + 1] = id;
 }

@@ -15,10 +15,11 @@
 //      their total; of these the ones with at least min_p times the best probability. At least one stays.
 //   5. Draw from what is left, in order of falling probability, with a random number that depends on
 //      (seed, position) alone: Philox 4x32-10 (Salmon et al., 2011), key = seed, counter = position.
-// The id goes to results[i], and to the history at position + 1 unless the next row of the step stands there:
-// its token was drafted, and stays. Rows with SAMPLE_SKIP are left out. Logits are not changed.
-// Logit mask and biases of output row i: mask_bias_stride words from mask_bias[i * mask_bias_stride]. First
-// one bit per token, then pairs (token, bias). They are read only where the row's parameters say so.
+// The id goes to results[step.results_at + i], and to the history at position + 1 unless the next row of the
+// step stands there: its token was drafted, and stays. Rows with SAMPLE_SKIP are left out. Logits are not
+// changed. Logit mask and biases of output row i: mask_bias_stride words from mask_bias[i *
+// mask_bias_stride]. First one bit per token, then pairs (token, bias). They are read only where the row's
+// parameters say so.
 #pragma once
 #include "base/lang.h"
 #include "device/step.h"
@@ -99,7 +100,7 @@ struct sample {
     struct tensor logits;         // [outputs, n_tokens]
     const struct buffer *history; // [n_slots, history_stride] u32
     uint32_t history_stride, ahead;
-    const struct buffer *results;   // [max outputs] u32
+    const struct buffer *results;   // [places of max outputs] u32
     const struct buffer *mask_bias; // [max outputs, sample_mask_bias_words] u32, or NULL: no row has any
 };
 void op_sample(struct tape *t, struct sample s);

@@ -438,7 +438,7 @@ sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant stru
     u32 id = choose(c, s, logits + u64(output) * n, mask_bias, seen, position, best, room);
     if (thread_index > 0)
         return;
-    results[output] = id;
+    results[step.results_at + output] = id;
     if (sample_tells_history(&step, row, &args.sample) && id != STEP_TOKEN_INVALID)
         history[position + 1] = id;
 }

@@ -410,7 +410,7 @@ static void run(const struct cpu_call *call, struct row_range range, const struc
         uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row] + args->ahead;
         uint32_t *history = (uint32_t *)cpu_base(call, SAMPLE_HISTORY) +
                             (uint64_t)step_slots(call->step)[row] * args->history_stride;
-        uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
+        uint32_t *results = (uint32_t *)cpu_base(call, SAMPLE_RESULTS) + call->step->results_at;
         if (step_samples(call->step)[i].flags & SAMPLE_SKIP)
             continue;
         struct sampled_row sampled = row_of(call, i, history);
