@@ -2,64 +2,71 @@
 //
 //   vocabulary:  | block 0 | block 1 | ... | block 31 |     grid: (up to 32 parts, output rows)
 //                each finds its best logit and whether there is a NaN, and keeps what may be among the
-//                row's top k; the last block to arrive draws
+//                row's top k; the last block awaits them and draws
 //
-// Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. Rows
-// with top-k alone: it reads what the blocks have kept. Rows whose logits are altered, or with a large k or
-// none: it reads all logits twice. Candidates are ordered by a key of 64 bits, the logit's order above and
-// the lowest id first below. Top-k, top-p and the draw are each a select: sums of ones or weights in bins,
-// first of 1/32 of a logit, then by the key's bytes. Behind the first bins only the candidates that still
-// matter are read; as soon as each has a thread of its own, they are ranked at once, without bins and bytes.
-// Weights are integers of 2^-40, so that the order of additions does not matter. No pipeline, no epilogue.
+// Greedy rows without penalties: the last block compares the blocks' results and reads no logit again. A
+// result is one word, which is also the sign that it has come, so that nothing waits for a counter. Rows with
+// top-k alone: it reads what the blocks have kept. Rows whose logits are altered, or with a large k or none:
+// it reads all logits twice. Candidates are ordered by a key of 64 bits, the logit's order above and the
+// lowest id first below. Top-k, top-p and the draw are each a select: sums of ones or weights in bins, first
+// of 1/32 of a logit, then by the key's bytes. Behind the first bins only the candidates that still matter
+// are read; as soon as each has a thread of its own, they are ranked at once, without bins and bytes. Weights
+// are integers of 2^-40, so that the order of additions does not matter. No epilogue.
+//
+// The code comes from memory, since the weights of a step push it out of the caches. So a block of a single
+// row scans its part once before its inputs are there, for nothing but the instructions.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
 enum { DRAW_THREADS = SAMPLE_THREADS };
 
-static __device__ __forceinline__ struct sample_part better(const struct sample_part &a,
-                                                            const struct sample_part &b)
+// A candidate as a number: the largest is the best, the lowest id among equals.
+static __device__ __forceinline__ u64 key_of(f32 logit, u32 id)
 {
-    bool second = b.any && (!a.any || b.logit > a.logit || (b.logit == a.logit && b.id < a.id));
-    struct sample_part r = second ? b : a;
-    r.invalid = a.invalid | b.invalid;
-    r.any = a.any | b.any;
-    return r;
+    u32 bits = __float_as_uint(logit);
+    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (u64)bits << 32 | ~id;
+}
+static __device__ __forceinline__ f32 logit_of(u64 key)
+{
+    u32 bits = (u32)(key >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
 }
 
-static __device__ __forceinline__ struct sample_part look(f32 logit, u32 id)
+// The best of candidates, where one that is NaN or infinite is above all: a key, or 0 of none.
+enum { KEY_OF_MINUS_INFINITY = 0x007fffff }; // its upper half
+static __device__ __forceinline__ bool is_invalid(u64 best)
 {
-    struct sample_part r;
-    r.logit = logit;
-    r.id = id;
-    r.invalid = !(logit < __int_as_float(0x7f800000)); // NaN too
-    r.any = logit > -__int_as_float(0x7f800000);
-    return r;
+    return best == ~0ull;
+}
+static __device__ __forceinline__ bool is_any(u64 best) // above -infinity
+{
+    return best >> 32 > KEY_OF_MINUS_INFINITY;
+}
+static __device__ __forceinline__ u64 better(u64 best, f32 logit, u32 id)
+{
+    u64 key = logit < __int_as_float(0x7f800000) ? key_of(logit + 0.0f, id) : ~0ull; // -0 and 0 are equal
+    return key > best ? key : best;
 }
 
-static __device__ struct sample_part block_best(struct sample_part r)
+static __device__ __forceinline__ u64 warp_best(u64 key)
 {
-    __shared__ struct sample_part room[32];
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const struct sample_part none = { 0, ~0u, 0, 0 };
+    u32 high = __reduce_max_sync(~0u, (u32)(key >> 32)),
+        low = __reduce_max_sync(~0u, (u32)(key >> 32) == high ? (u32)key : 0);
+    return (u64)high << 32 | low;
+}
 
-    for (u32 round = 0; round < 2; round++) {
-        for (u32 o = 16; o; o >>= 1) {
-            struct sample_part other;
-            other.logit = __shfl_xor_sync(~0u, r.logit, o);
-            other.id = __shfl_xor_sync(~0u, r.id, o);
-            other.invalid = __shfl_xor_sync(~0u, r.invalid, o);
-            other.any = __shfl_xor_sync(~0u, r.any, o);
-            r = better(r, other);
-        }
-        if (round == 1)
-            break;
-        if (lane == 0)
-            room[warp] = r;
-        __syncthreads();
-        r = lane < blockDim.x / 32 ? room[lane] : none;
-    }
+static __device__ __noinline__ u64 block_best(u64 key) // one for all who call it: it is there already then
+{
+    __shared__ u64 room[DRAW_THREADS / 32];
+
+    key = warp_best(key);
+    if ((threadIdx.x & 31) == 0)
+        room[threadIdx.x >> 5] = key;
     __syncthreads();
-    return r;
+    key = warp_best(room[threadIdx.x & 31]);
+    __syncthreads();
+    return key;
 }
 
 // Writes the step's tokens to the history: those of one slot, or all of them.
@@ -89,39 +96,48 @@ static __device__ struct candidates part_of_row(const struct sample_launch_param
     return { p.logits + (u64)output * n + first, NULL, first, min(size, n - first), 1, 0, 0, NULL };
 }
 
-static __device__ struct sample_part scan(const struct candidates &c)
+static __device__ u64 scan(const struct candidates &c)
 {
-    struct sample_part best = { 0, ~0u, 0, 0 };
+    u64 best = 0;
 
 #pragma unroll 4
     for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
-        best = better(best, look(c.logits[i], c.first + i));
+        best = better(best, __ldcg(c.logits + i), c.first + i); // not from L1, which may have older ones
     return block_best(best);
 }
 
-// Is this block the last of its row's?
-static __device__ bool arrives_last(const struct sample_launch_params &p, u32 output,
-                                    const struct sample_part &part)
+// Hands on this part's best, and whatever the block has kept before. True in the block that draws: the last
+// of the row, which begins when all others have begun; on the emulator, whose blocks come one after the other
+// in any order, the one that comes last. Then *best is the row's.
+static __device__ bool gathers(const struct sample_launch_params &p, u32 output, bool keeps, u64 *best)
 {
-    bool last = false;
+    volatile u64 *parts = p.parts + output * SAMPLE_PARTS, *mine = parts + threadIdx.x;
+    bool has = threadIdx.x < gridDim.x;
+    u64 key = 0;
 
     if (threadIdx.x == 0) {
-        p.parts[output * SAMPLE_PARTS + blockIdx.x] = part;
-        __threadfence();
-        last = atomicAdd(&p.arrived[output], 1) == gridDim.x - 1;
-        __threadfence();
-        if (last)
-            p.arrived[output] = 0;
+        if (keeps)
+            __threadfence();
+        parts[blockIdx.x] = *best ? *best : 1; // 1 is below all keys
     }
-    return __syncthreads_or(last);
+#ifdef CUDA_EMULATED
+    __syncthreads();
+    if (!__syncthreads_and(!has || *mine))
+        return false;
+#else
+    if (blockIdx.x < gridDim.x - 1)
+        return false;
+#endif
+    while (has && !key)
+        key = *mine;
+    if (has)
+        *mine = 0;
+    if (keeps)
+        __threadfence();
+    *best = block_best(key);
+    return true;
 }
 
-static __device__ __forceinline__ u64 key_of(f32 logit, u32 id)
-{
-    u32 bits = __float_as_uint(logit);
-    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (u64)bits << 32 | ~id;
-}
 static __device__ const u32 *mask_of(const struct sample_launch_params &p, u32 output)
 {
     return p.mask_bias + (u64)output * p.args.mask_bias_stride;
@@ -363,12 +379,6 @@ static __device__ struct tally_place first_bin(struct tally &t, const struct can
     return tally_find(t, g, 0);
 }
 
-static __device__ __forceinline__ f32 logit_of(u64 key)
-{
-    u32 bits = (u32)(key >> 32);
-    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
-}
-
 // Returns the key at which the prefix sum over one bin's candidates, or all, in falling order, reaches
 // `limit`; 0: the goal's limit. At most DRAW_THREADS candidates: each thread ranks one among all.
 enum { ANY_BIN = ~0u };
@@ -476,38 +486,29 @@ static __device__ u32 draw(struct tally &t, struct candidates c, f32 best, const
     return ~(u32)g.floor;
 }
 
-static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
-{
-    return { __uint_as_float(v.x), v.y, v.z, v.w };
-}
-
 // The row's logits after step 2 of sample.h, and the best of them. The work memory has room for them, then
 // for the counts of penalties, and later for the candidates that matter.
-static __device__ struct sample_part alter(const struct sample_launch_params &p, f32 *altered, u32 output,
-                                           const u32 *history, u32 position)
+static __device__ u64 alter(const struct sample_launch_params &p, f32 *altered, u32 output,
+                            const u32 *history, u32 position)
 {
-    struct sample_part best = { 0, ~0u, 0, 0 };
+    u64 best = 0;
 
     penalise(p, altered, output, history, position);
     if (step_samples(p.step)[output].flags & SAMPLE_MASKED)
         keep_allowed(altered, p.args.n_tokens, mask_of(p, output));
     for (u32 i = threadIdx.x; i < p.args.n_tokens; i += DRAW_THREADS)
-        best = better(best, look(altered[i], i));
+        best = better(best, altered[i], i);
     return block_best(best);
 }
 
 static __device__ u32 choose(const struct sample_launch_params &p, u32 output, struct tally &t,
-                             const struct sample_params *s, const u32 *history, u32 position)
+                             const struct sample_params *s, const u32 *history, u32 position, u64 best)
 {
-    struct sample_part best = { 0, ~0u, 0, 0 };
     u64 n = p.args.n_tokens;
     f32 *work = p.work + output * 3 * n;
     struct candidates c = { p.logits + output * n, NULL, 0, p.args.n_tokens, s->temperature, 0, 0, work + n };
 
-    if (threadIdx.x < gridDim.x)
-        best = part_of(__ldcg((const uint4 *)p.parts + output * SAMPLE_PARTS + threadIdx.x));
-    best = block_best(best);
-    if (best.invalid || !best.any)
+    if (is_invalid(best) || !is_any(best))
         return STEP_TOKEN_INVALID;
     if (is_altered(s)) {
         best = alter(p, work, output, history, position);
@@ -515,9 +516,9 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, s
     } else if (keeps_parts(s)) {
         c = kept(p, output);
     }
-    return !best.any             ? STEP_TOKEN_INVALID
-           : s->temperature != 0 ? draw(t, c, best.logit, s, position)
-                                 : best.id;
+    return !is_any(best)         ? STEP_TOKEN_INVALID
+           : s->temperature != 0 ? draw(t, c, logit_of(best), s, position)
+                                 : ~(u32)best;
 }
 
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
@@ -533,18 +534,26 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
     t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
     if (threadIdx.x == 0)
         s = step_samples(p.step)[at];
-    wait_for_inputs();
+    struct candidates part = part_of_row(p, output);
+    u64 best = 0;
+#pragma unroll 1
+    for (u32 turn = gridDim.y > 1; turn < 2; turn++) {
+        if (turn == 1)
+            wait_for_inputs();
+        if (draws)
+            best = scan(part);
+    }
     if (blockIdx.x == 0 && output == 0)
         write_history(p, ALL_SLOTS);
     if (!draws)
         return;
-    struct candidates part = part_of_row(p, output);
-    struct sample_part best = scan(part);
-    if (best.any && !best.invalid && keeps_parts(&s))
-        keep(p, output, t, &s, part, best.logit);
-    if (!arrives_last(p, output, best))
+    bool keeps = keeps_parts(&s);
+    if (keeps && is_any(best) && !is_invalid(best))
+        keep(p, output, t, &s, part, logit_of(best));
+    if (!gathers(p, output, keeps, &best))
         return;
-    u32 id = choose(p, output, t, &s, history, position);
+    bool is_greedy = s.temperature == 0 && !is_altered(&s) && is_any(best) && !is_invalid(best);
+    u32 id = is_greedy ? ~(u32)best : choose(p, output, t, &s, history, position, best);
     if (threadIdx.x > 0)
         return;
     p.kept[output] = 0;

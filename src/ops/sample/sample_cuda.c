@@ -11,20 +11,19 @@ static u32 parts_of(const struct cuda_plan *p)
 
 void cuda_plan_sample(struct cuda_plan *p)
 {
+    u64 parts_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * 8;
     struct sample_launch_params params = { .logits = cuda_at(p, SAMPLE_LOGITS),
                                            .history = cuda_at(p, SAMPLE_HISTORY),
                                            .work = cuda_at(p, SAMPLE_WORK),
                                            .results = cuda_at(p, SAMPLE_RESULTS),
-                                           .parts = p->private_at,
-                                           .arrived = p->counters_at,
-                                           .kept = p->counters_at + p->tape.max_outputs * 4,
+                                           .parts = p->counters_at,
+                                           .kept = p->counters_at + parts_bytes,
                                            .mask_bias = p->command->n_operands > SAMPLE_MASK_BIAS
                                                             ? cuda_at(p, SAMPLE_MASK_BIAS)
                                                             : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
-    p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
-    p->counters_bytes = (u64)p->tape.max_outputs * 4 * 2;
+    p->counters_bytes = parts_bytes + p->tape.max_outputs * 4ull;
     cuda_launch_add(p, "sample",
                     (struct cuda_shape){ { parts_of(p), p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 },
                     &params, sizeof params);

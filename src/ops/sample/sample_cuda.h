@@ -12,9 +12,8 @@ struct sample_launch_params {
     DEVICE_AT(u32) history;
     DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: logits or candidates, then counts
     DEVICE_AT(u32) results;
-    DEVICE_AT(struct sample_part) parts; // [outputs, SAMPLE_PARTS]
-    DEVICE_AT(u32) arrived;              // [outputs], zero between steps
-    DEVICE_AT(u32) kept;                 // [outputs], the same: candidates in the row's work memory
-    DEVICE_AT(const u32) mask_bias;      // [outputs, args.mask_bias_stride]
+    DEVICE_AT(u64) parts;           // [outputs, SAMPLE_PARTS], zero between steps: the best of a part
+    DEVICE_AT(u32) kept;            // [outputs], the same: candidates in the row's work memory
+    DEVICE_AT(const u32) mask_bias; // [outputs, args.mask_bias_stride]
     struct sample_args args;
 };
