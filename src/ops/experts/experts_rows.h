@@ -80,6 +80,30 @@ static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_o
     first[args->n_experts + 1] = rows->n_entries + rows->n_rows; // the shared expert's
 }
 
+// The first of an expert's entries that is this one or a later one.
+static inline uint32_t experts_place(const struct experts_rows *rows, uint32_t expert, uint32_t entry)
+{
+    uint32_t low = rows->first[expert], high = rows->first[expert + 1];
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (rows->entry[middle] < entry)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Columns of a panel; mostly all of them, which takes no call.
+static inline void experts_copy(float *to, const float *from, uint32_t n)
+{
+    if (n == PANEL_ROWS)
+        memcpy(to, from, PANEL_ROWS * sizeof *to);
+    else
+        memcpy(to, from, n * sizeof *to);
+}
+
 // The places of packed rows in a workspace: each entry has one for each packing that its products read.
 struct experts_packed {
     size_t at[N_PACKINGS], stride;

@@ -1,8 +1,9 @@
 // experts_up_cpu.c - the definition, row by row; then by panels, an expert at a time.
 //
-// By panels: phase 0 packs each entry's row, so that an expert's rows follow one another; phase 1 takes a
-// panel of gate and the same of up for a block of the expert's rows. Experts without rows cost nothing. Rows
-// of an expert that are no multiple of a panel share panels with the neighbours: those are computed for both.
+// By panels: phase 0 packs rows and puts a copy at each entry, so that an expert's rows follow one another;
+// phase 1 takes a panel of gate and the same of up for a block of the expert's rows. Experts without rows
+// cost nothing. Rows of an expert that are no multiple of a panel share panels with the neighbours: those are
+// computed for both.
 #include <math.h>
 #include "ops/activate/activate.h"
 #include "ops/experts/experts_rows.h"
@@ -115,7 +116,7 @@ static void up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, con
     for (uint32_t e = 0; e < j.args->n_experts; e++)
         n_blocks += blocks_of(counts[e]);
     plan->n_phases = 2;
-    plan->n_tiles[0] = j.rows.n_entries + shared * n_rows;
+    plan->n_tiles[0] = n_rows;
     plan->n_tiles[1] =
         n_blocks * panels_of(j.args->n_ffn) + shared * blocks_of(n_rows) * panel_count(j.args->n_shared);
     plan->local_bytes = experts_rows_bytes(j.args, n_rows);
@@ -214,8 +215,8 @@ static void finish_tile(const struct up_job *j, const struct up_tile *t, struct 
         clamp(y[0], y[1], n * PANEL_ROWS, args->limit);
     j->set->rows->activate(&all, y[0], y[1], y[0]);
     for (uint32_t i = 0; i < n; i++)
-        memcpy(entry_out(j, t->expert, rows.first + i) + at, y[0] + i * PANEL_ROWS + columns.first,
-               (columns.last - columns.first) * sizeof(float));
+        experts_copy(entry_out(j, t->expert, rows.first + i) + at, y[0] + i * PANEL_ROWS + columns.first,
+                     columns.last - columns.first);
 }
 
 // Gate and up are the same matrix.
@@ -253,13 +254,24 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
     }
 }
 
-static void pack_entry(const struct up_job *j, uint32_t entry)
+// Packs a row once, and copies it to the places of its other entries.
+static void pack_row(const struct up_job *j, uint32_t row)
 {
-    uint32_t row =
-        entry < j->rows.n_entries ? j->rows.entry[entry] / j->args->n_slots : entry - j->rows.n_entries;
+    const uint32_t n_slots = j->args->n_slots;
+    const float *ids = cpu_row(j->call, EXPERTS_UP_IDS, row);
+    unsigned char *work = cpu_base(j->call, EXPERTS_UP_WORK), *packed = NULL;
 
-    experts_pack(&j->packed, j->set->kernels, cpu_row(j->call, EXPERTS_UP_IN, row), j->args->n_cols,
-                 (unsigned char *)cpu_base(j->call, EXPERTS_UP_WORK) + entry * j->packed.stride);
+    for (uint32_t i = 0; i < n_slots + (j->args->n_shared ? 1 : 0); i++) {
+        uint32_t entry = i < n_slots ? experts_place(&j->rows, (uint32_t)ids[i], row * n_slots + i)
+                                     : j->rows.n_entries + row;
+        unsigned char *to = work + entry * j->packed.stride;
+        if (packed)
+            memcpy(to, packed, j->packed.stride);
+        else
+            experts_pack(&j->packed, j->set->kernels, cpu_row(j->call, EXPERTS_UP_IN, row), j->args->n_cols,
+                         to);
+        packed = to;
+    }
 }
 
 static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
@@ -271,7 +283,7 @@ static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile
         experts_rows_fill(call, EXPERTS_UP_IDS, &j.rows);
     *call->fresh &= ~(uint64_t)1;
     for (uint32_t i = range.first; phase == 0 && i < range.last; i++)
-        pack_entry(&j, i);
+        pack_row(&j, i);
     if (phase == 0)
         return;
     for (uint32_t i = 0; i < j.n_products; i++) {
