@@ -134,21 +134,6 @@ static void pack_entry(const struct down_job *j, uint32_t entry)
                  (unsigned char *)(uintptr_t)j->down.x + entry * j->down.x_stride);
 }
 
-// The first of an expert's entries that belongs to this row or a later one.
-static uint32_t first_entry(const struct down_job *j, uint32_t expert, uint32_t row)
-{
-    uint32_t low = j->rows.first[expert], high = j->rows.first[expert + 1];
-
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (j->rows.entry[middle] < row * j->args->n_slots)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 // A range of columns within one panel: columns [from, from + n) of the 32, from column `at` of the panel on.
 struct stretch {
     uint32_t panel, at, from, n;
@@ -157,8 +142,9 @@ struct stretch {
 
 static void keep_slot(float *to, const float *y, const struct stretch *s)
 {
-    for (uint32_t c = 0; c < s->n; c++)
-        to[s->from + c] = y[s->at + c] + (s->bias ? s->bias[c] : 0);
+    experts_copy(to + s->from, y + s->at, s->n);
+    for (uint32_t c = 0; s->bias && c < s->n; c++)
+        to[s->from + c] += s->bias[c];
 }
 
 static void run_expert(const struct down_job *j, const struct stretch *s, struct tile_range entries,
@@ -182,9 +168,11 @@ static void run_expert(const struct down_job *j, const struct stretch *s, struct
 static void run_experts(const struct down_job *j, uint32_t column, uint32_t n, struct tile_range rows)
 {
     const float *bias = cpu_base(j->call, EXPERTS_DOWN_BIAS);
+    const uint32_t n_slots = j->args->n_slots;
 
     for (uint32_t e = 0; e < j->args->n_experts; e++) {
-        struct tile_range entries = { first_entry(j, e, rows.first), first_entry(j, e, rows.last) };
+        struct tile_range entries = { experts_place(&j->rows, e, rows.first * n_slots),
+                                      experts_place(&j->rows, e, rows.last * n_slots) };
         for (uint32_t from = 0; entries.first < entries.last && from < n;) {
             uint32_t at = e * j->args->n_cols + column + from, left = PANEL_ROWS - at % PANEL_ROWS;
             struct stretch s = { at / PANEL_ROWS, at % PANEL_ROWS, from, n - from < left ? n - from : left,
@@ -206,23 +194,57 @@ static void run_shared(const struct down_job *j, uint32_t column, uint32_t n, st
         take = product_tile_rows(row, rows.last, w.max_rows);
         product_run(&j->shared, &w, (struct tile_range){ row, row + take }, y);
         for (uint32_t i = 0; i < take; i++)
-            memcpy(j->slots + ((size_t)(row + i - rows.first) * (n_slots + 1) + n_slots) * PANEL_ROWS,
-                   y + i * PANEL_ROWS, n * sizeof(float));
+            experts_copy(j->slots + ((size_t)(row + i - rows.first) * (n_slots + 1) + n_slots) * PANEL_ROWS,
+                         y + i * PANEL_ROWS, n);
     }
+}
+
+enum { SUM_AHEAD = 4, SUM_VECTORS = 8 };
+typedef float floats_4 __attribute__((vector_size(4 * sizeof(float))));
+
+static float *out_of(const struct down_job *j, uint32_t column, uint32_t row)
+{
+    return (float *)cpu_row(j->call, EXPERTS_DOWN_OUT, row) + column;
+}
+
+static floats_4 floats_at(const float *p)
+{
+    floats_4 v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
 static void sum_row(const struct down_job *j, uint32_t column, uint32_t n, uint32_t row, const float *slots)
 {
-    const float *weights = cpu_row(j->call, EXPERTS_DOWN_WEIGHTS, row);
-    const float *add = added(j->call, row);
-    float *out = (float *)cpu_row(j->call, EXPERTS_DOWN_OUT, row) + column, sum[PANEL_ROWS] = { 0 };
+    const float *weights = cpu_row(j->call, EXPERTS_DOWN_WEIGHTS, row), *add = added(j->call, row);
     uint32_t n_slots = j->args->n_slots + (j->args->n_shared ? 1 : 0);
+    floats_4 sums[SUM_VECTORS] = { { 0 } };
+    float rest[PANEL_ROWS] = { 0 };
 
-    for (uint32_t i = 0; i < n_slots; i++)
-        for (uint32_t c = 0; c < PANEL_ROWS; c++)
-            sum[c] += weights[i] * slots[i * PANEL_ROWS + c];
-    for (uint32_t c = 0; c < n; c++)
-        out[c] = (add ? add[column + c] : 0) + sum[c];
+    for (uint32_t i = 0; i < n_slots; i++, slots += PANEL_ROWS)
+        for (uint32_t v = 0; v < SUM_VECTORS; v++)
+            sums[v] += weights[i] * floats_at(slots + 4 * v);
+    if (add)
+        experts_copy(rest, add + column, n);
+    for (uint32_t v = 0; v < SUM_VECTORS; v++)
+        sums[v] = floats_at(rest + 4 * v) + sums[v];
+    memcpy(rest, sums, sizeof rest);
+    experts_copy(out_of(j, column, row), rest, n);
+}
+
+// The rows' sums. What a row reads and writes lies far from its neighbour's: it is asked for a few rows
+// before.
+static void sum_rows(const struct down_job *j, uint32_t column, uint32_t n, struct tile_range rows)
+{
+    const size_t stride = (size_t)(j->args->n_slots + 1) * PANEL_ROWS;
+
+    for (uint32_t r = rows.first; r < rows.last; r++) {
+        uint32_t later = r + SUM_AHEAD < rows.last ? r + SUM_AHEAD : r;
+        product_expect(out_of(j, column, later), 0, 1);
+        if (added(j->call, later))
+            product_expect(added(j->call, later) + column, 0, 1);
+        sum_row(j, column, n, r, j->slots + (r - rows.first) * stride);
+    }
 }
 
 static void run_tile(const struct down_job *j, uint32_t panel, uint32_t block)
@@ -230,14 +252,12 @@ static void run_tile(const struct down_job *j, uint32_t panel, uint32_t block)
     uint32_t column = panel * PANEL_ROWS, left = j->args->n_cols - column,
              n = left < PANEL_ROWS ? left : PANEL_ROWS;
     struct tile_range rows = { block * EXPERTS_BLOCK, (block + 1) * EXPERTS_BLOCK };
-    const size_t stride = (size_t)(j->args->n_slots + 1) * PANEL_ROWS;
 
     rows.last = rows.last < j->rows.n_rows ? rows.last : j->rows.n_rows;
     run_experts(j, column, n, rows);
     if (j->args->n_shared)
         run_shared(j, column, n, rows);
-    for (uint32_t r = rows.first; r < rows.last; r++)
-        sum_row(j, column, n, r, j->slots + (r - rows.first) * stride);
+    sum_rows(j, column, n, rows);
 }
 
 static void down_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
