@@ -17,13 +17,20 @@ struct wide_part {
     float *y;      // [rows][32]
 };
 
-// Rows of X as addresses that the compiler does not work out again.
-VEC_INLINE void rows_of(const int8_t *x[TILE_ROWS], const struct wide_part p, const int C)
+// A pass over 16 of a panel's rows: addresses of X, and sums of 16 bits.
+struct wide_pass {
+    const int8_t *x[TILE_ROWS];
+    __m256i sum[PASS][TILE_ROWS];
+};
+
+// Addresses that the compiler does not work out again.
+VEC_INLINE void begin_pass(struct wide_pass *at, struct wide_part *p, const int C)
 {
+    LOADED_HERE(p->y);
     UNROLL for (int c = 0; c < C; c++)
     {
-        x[c] = c ? x[c - 1] + p.stride : p.x;
-        LOADED_HERE(x[c]);
+        at->x[c] = c ? at->x[c - 1] + p->stride : p->x;
+        LOADED_HERE(at->x[c]);
     }
 }
 
@@ -36,17 +43,17 @@ VEC_INLINE __m256i broadcast_here(const void *p)
 }
 
 // sum += W * X over n_groups groups of four columns.
-VEC_INLINE void add_products(__m256i sum[PASS][TILE_ROWS], const unsigned char *lines,
-                             const int8_t *const x[TILE_ROWS], const int n_groups, const int C)
+VEC_INLINE void add_products(struct wide_pass *at, const unsigned char *lines, const int n_groups,
+                             const int C)
 {
     UNROLL for (int g = 0; g < n_groups; g++)
     {
         __m256i w0 = (__m256i)line(lines, g, 0), w1 = (__m256i)line(lines, g, 1);
         UNROLL for (int c = 0; c < C; c++)
         {
-            __m256i four = broadcast(x[c] + 4 * g);
-            sum[0][c] = dot_16(sum[0][c], w0, four);
-            sum[1][c] = dot_16(sum[1][c], w1, four);
+            __m256i four = broadcast(at->x[c] + 4 * g);
+            at->sum[0][c] = dot_16(at->sum[0][c], w0, four);
+            at->sum[1][c] = dot_16(at->sum[1][c], w1, four);
         }
     }
 }
@@ -57,24 +64,22 @@ VEC_INLINE void wide_block(struct wide_part p, size_t to_scale, size_t to_minus_
     const __m256i ones = _mm256_set1_epi16(1);
 
     for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
-        const int8_t *x[TILE_ROWS];
-        __m256i sum[PASS][TILE_ROWS];
-        vf d[PASS];
+        struct wide_pass at;
+        vf d[PASS]; // read late: before, all registers are taken
         ROLLED(v);
-        LOADED_HERE(p.y);
-        rows_of(x, p, C);
-        UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) sum[i][c] =
+        begin_pass(&at, &p, C);
+        UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) at.sum[i][c] =
             _mm256_setzero_si256();
-        add_products(sum, p.w + PANEL_LINE, x, 8, C);
+        add_products(&at, p.w + PANEL_LINE, 8, C);
         UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
         UNROLL for (int c = 0; c < C; c++)
         {
-            vi begin = (vi)broadcast_here(x[c] + to_minus_sum) << panel_shapes[QUANT_Q4_0].offset_bits;
-            vf scale = (vf)broadcast(x[c] + to_scale);
+            vi begin = (vi)broadcast_here(at.x[c] + to_minus_sum) << panel_shapes[QUANT_Q4_0].offset_bits;
+            vf scale = (vf)broadcast(at.x[c] + to_scale);
             UNROLL for (int i = 0; i < PASS; i++)
             {
                 float *y = p.y + c * PANEL_ROWS + i * VF;
-                vi whole = (vi)_mm256_madd_epi16(sum[i][c], ones) + begin;
+                vi whole = (vi)_mm256_madd_epi16(at.sum[i][c], ones) + begin;
                 vf_store(y, vf_fma(to_float(whole), vf_mul(d[i], scale), vf_load(y)));
             }
         }
@@ -110,15 +115,13 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
     const int sub = by16 ? unit / 2 : unit;
 
     for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
-        const int8_t *x[TILE_ROWS];
-        __m256i sum[PASS][TILE_ROWS];
-        vf d[PASS];
+        struct wide_pass at;
+        vf d[PASS]; // read late: before, all registers are taken
         ROLLED(v);
-        LOADED_HERE(p.y);
-        rows_of(x, p, C);
-        UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] =
+        begin_pass(&at, &p, C);
+        UNROLL for (int c = 0; c < C; c++) at.sum[0][c] = at.sum[1][c] =
             Q == QUANT_Q4_K ? _mm256_setzero_si256() : broadcast(rows[c].begin[unit]);
-        add_products(sum, p.w + lines, x, by16 ? 4 : 8, C);
+        add_products(&at, p.w + lines, by16 ? 4 : 8, C);
         UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
         UNROLL for (int c = 0; c < C; c++)
         {
@@ -126,7 +129,7 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
             UNROLL for (int i = 0; i < PASS; i++)
             {
                 float *y = p.y + c * PANEL_ROWS + i * VF;
-                vi whole = (vi)_mm256_madd_epi16(sum[i][c], factors);
+                vi whole = (vi)_mm256_madd_epi16(at.sum[i][c], factors);
                 if (Q == QUANT_Q5_K)
                     whole += (vi)broadcast(&rows[c].end[sub]);
                 vf_store(y, vf_fma(to_float(whole), d[i], vf_load(y)));
