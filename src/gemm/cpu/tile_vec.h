@@ -484,9 +484,11 @@ SIMD static void store(const struct product_store *s)
     for (uint32_t r = 0; r < s->n_rows; r++) {
         const float *y = s->y + r * PANEL_ROWS, *add = s->add ? s->add + r * s->add_stride : NULL;
         float *out = s->out + r * s->stride;
-        for (uint32_t i = 0; i < s->n_cols; i++) {
-            float v = s->bias ? y[i] + s->bias[i] : y[i];
-            out[i] = add ? v + add[i] : v;
+        for (uint32_t i = 0; i < s->n_cols; i += VF) {
+            uint32_t n = s->n_cols - i;
+            vf v = vf_load(y + i);
+            v = s->bias ? vf_add(v, vf_load_n(s->bias + i, n)) : v;
+            vf_store_n(out + i, add ? vf_add(v, vf_load_n(add + i, n)) : v, n);
         }
     }
 }

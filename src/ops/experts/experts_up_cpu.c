@@ -245,6 +245,8 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
     struct product_panel u = product_panel(up, panel, last - row, j->scratch + product_scratch_bytes(gate));
     for (uint32_t n; row < last; row += n) {
         n = product_tile_rows(row, last, g.max_rows < u.max_rows ? g.max_rows : u.max_rows);
+        for (uint32_t i = row; i < row + n; i++)
+            product_expect(entry_out(j, t->expert, i) + at + columns.first - begin, 0, 1);
         product_run(gate, &g, (struct tile_range){ row, row + n }, y[0]);
         if (same)
             memcpy(y[1], y[0], n * PANEL_ROWS * sizeof(float));

@@ -221,6 +221,9 @@ static void run_panel(const struct matmul_job *j, uint32_t panel, uint32_t block
     for (uint32_t row = first, n; row < end; row += n) {
         n = product_tile_rows(row, end, w.max_rows);
         product_expect((float *)cpu_row(j->call, MATMUL_OUT, row) + panel * PANEL_ROWS, j->args->n_rows, n);
+        if (cpu_has(j->call, MATMUL_ADD))
+            product_expect((const float *)cpu_row(j->call, MATMUL_ADD, row) + panel * PANEL_ROWS,
+                           j->call->command->operands[MATMUL_ADD].row_bytes / 4, n);
         product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
         finish_tile(j, panel, row, &(struct product_store){ .y = y, .n_rows = n });
     }
