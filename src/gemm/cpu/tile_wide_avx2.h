@@ -148,8 +148,11 @@ VEC_INLINE void wide_end(struct wide_part p, const float *sums,
         LOADED_HERE(p.y);
         UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] = (vi){ 0 };
         UNROLL for (int pair = 0; pair < SUPER_SUBS / 2 && mins; pair++) UNROLL for (int c = 0; c < C; c++)
+        {
             UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
                 add_pairs(acc[i][c], line(p.w, SUPER_SUBS + pair, i), x[c]->sums_32 + 2 * pair);
+            __asm__("" : "+x"(acc[0][c]), "+x"(acc[1][c])); // keeps all in registers, as in dot
+        }
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++)
         {
             float *y = p.y + c * PANEL_ROWS + i * VF;
