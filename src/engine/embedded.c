@@ -1,33 +1,11 @@
 // embedded.c - see embedded.h.
-//
-// INGOT_EMBED, INGOT_EMBED_EYES and INGOT_EMBED_MMPROJ are paths, set by the build when the files are there.
 #include "engine/embedded.h"
 #include "base/file.h"
-#include "base/incbin.h"
 #include "engine/api.h"
-
-#ifdef INGOT_EMBED
-INCBIN(embedded_model, INGOT_EMBED);
-#endif
-#ifdef INGOT_EMBED_EYES
-INCBIN(embedded_seeing, INGOT_EMBED_EYES);
-INCBIN(embedded_eyes, INGOT_EMBED_MMPROJ);
-#endif
-
-static const struct embedded models[] = {
-#ifdef INGOT_EMBED
-    { INGOT_BUILTIN, embedded_model_first, embedded_model_end, NULL, NULL },
-#endif
-#ifdef INGOT_EMBED_EYES
-    { INGOT_BUILTIN_EYES, embedded_seeing_first, embedded_seeing_end, embedded_eyes_first,
-      embedded_eyes_end },
-#endif
-    { 0 },
-};
 
 const struct embedded *embedded_find(const char *name)
 {
-    for (const struct embedded *m = models; m->name; m++)
+    for (const struct embedded *m = embedded_models; m->name; m++)
         if (!strcmp(m->name, name ? name : INGOT_BUILTIN))
             return m;
     return NULL;

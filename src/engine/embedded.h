@@ -12,6 +12,8 @@ struct embedded {
     const char *eyes, *eyes_end; // its mmproj file; NULL: none
 };
 
+extern const struct embedded embedded_models[]; // those of this build; then one without a name
+
 // The one of this name; NULL is that of INGOT_BUILTIN. NULL when this build has none.
 const struct embedded *embedded_find(const char *name);
 // What embedded_or_file opens where it opens no file: a file that has the name wins.
