@@ -28,10 +28,17 @@ struct cuda_region {
     size_t bytes, cell_bytes;
     struct cuda_cell *cells;
     enum cuda_check_memory memory;
-    const void *owner; // the thread that added it
+    unsigned char *written; // pages of shared memory, since they were NaN
+    const void *owner;      // the thread that added it
 };
 
-enum { MOST_REGIONS = 256, MOST_DYNAMIC = 32, N_WARPS = CUDA_RUN_THREADS / CUDA_RUN_LANES, ORDINALS = 1024 };
+enum {
+    MOST_REGIONS = 256,
+    MOST_DYNAMIC = 32,
+    N_WARPS = CUDA_RUN_THREADS / CUDA_RUN_LANES,
+    ORDINALS = 1024,
+    PAGE_BYTES = 4096,
+};
 static struct { // of all threads. Places are added at any time, and forgotten while no kernel runs
     pthread_mutex_t lock;
     struct cuda_region regions[MOST_REGIONS];
@@ -47,6 +54,7 @@ static __thread struct {
     const char *dynamic_begin, *dynamic_end; // all of them lie between
     uint32_t time, block_time, warp_time[N_WARPS];
     uint32_t n_atomics[CUDA_RUN_THREADS]; // since the warp's last meeting
+    bool has_atomics[N_WARPS];
     bool found;
     char finding[CUDA_RUN_ERROR_BYTES];
 } check;
@@ -64,6 +72,12 @@ void cuda_check_add(const void *at, size_t bytes, enum cuda_check_memory kind)
         if (r.cells == MAP_FAILED)
             abort();
     }
+    if (kind == CUDA_CHECK_SHARED) {
+        r.written = malloc(bytes / PAGE_BYTES + 1);
+        if (!r.written)
+            abort();
+        memset(r.written, 1, bytes / PAGE_BYTES + 1);
+    }
     pthread_mutex_lock(&memory.lock);
     if (memory.n_regions == MOST_REGIONS)
         abort();
@@ -76,6 +90,7 @@ static void forget(uint32_t i)
 {
     if (memory.regions[i].cells)
         munmap(memory.regions[i].cells, memory.regions[i].cell_bytes);
+    free(memory.regions[i].written);
     memory.regions[i] = memory.regions[--memory.n_regions];
     check.last = 0;
 }
@@ -123,6 +138,17 @@ const char *cuda_check_finding(void)
     return found ? check.finding : NULL;
 }
 
+// All kernels' variables are one region of megabytes, of which a block writes some pages.
+static void make_nan(struct cuda_region *r)
+{
+    for (size_t at = 0; at < r->bytes; at += PAGE_BYTES)
+        if (r->written[at / PAGE_BYTES]) {
+            memset((char *)(uintptr_t)r->base + at, 0xff,
+                   r->bytes - at < PAGE_BYTES ? r->bytes - at : PAGE_BYTES);
+            r->written[at / PAGE_BYTES] = 0;
+        }
+}
+
 // Shared memory begins as NaN.
 void cuda_check_block(uint32_t shared_bytes)
 {
@@ -132,9 +158,10 @@ void cuda_check_block(uint32_t shared_bytes)
         abort();
     memset(check.warp_time, 0, sizeof check.warp_time);
     memset(check.n_atomics, 0, sizeof check.n_atomics);
+    memset(check.has_atomics, 0, sizeof check.has_atomics);
     for (uint32_t i = 0; i < memory.n_regions; i++)
         if (memory.regions[i].memory == CUDA_CHECK_SHARED && memory.regions[i].owner == &check)
-            memset((char *)(uintptr_t)memory.regions[i].base, 0xff, memory.regions[i].bytes);
+            make_nan(&memory.regions[i]);
 }
 
 // Lanes whose n-th atomics since the last meeting were at the same place.
@@ -142,6 +169,9 @@ static void count_collisions(uint32_t warp)
 {
     uint32_t *n = &check.n_atomics[warp * CUDA_RUN_LANES], most = 0;
 
+    if (!check.has_atomics[warp])
+        return;
+    check.has_atomics[warp] = false;
     for (uint32_t lane = 0; lane < CUDA_RUN_LANES; lane++)
         most = n[lane] > most ? n[lane] : most;
     for (uint32_t k = 0; k < most && k < ORDINALS; k++)
@@ -259,6 +289,9 @@ static void check_shared(const struct cuda_region *r, const char *at, size_t byt
     for (size_t k = (size_t)(at - r->base) / 4; !write && k * 4 < (size_t)(at - r->base) + bytes; k++)
         if (r->cells[k].write.time < check.block_time)
             cuda_run_fail("shared memory is read before it was written");
+    for (size_t page = (size_t)(at - r->base) / PAGE_BYTES;
+         write && page * PAGE_BYTES < (size_t)(at - r->base) + bytes; page++)
+        r->written[page] = 1;
 }
 
 static void access(const void *address, size_t bytes, bool write, bool atomic)
@@ -315,6 +348,7 @@ void cuda_check_atomic(const volatile void *at, size_t bytes)
         return;
     }
     uint32_t n = check.n_atomics[cuda_run_self->index]++;
+    check.has_atomics[cuda_run_self->warp->index] = true;
     if (n < ORDINALS)
         atomics[cuda_run_self->warp->index][n][cuda_run_self->lane] = at;
     cuda_run_counts.shared_atomics++;

@@ -28,7 +28,7 @@ static __thread struct fiber_room {
     void *main_stack_pointer;
     const struct cuda_run_launch *launch;
     uint32_t n_threads, n_warps, n_done, random;
-    bool failed;
+    bool failed, paused;
     char error[CUDA_RUN_ERROR_BYTES];
 } room;
 
@@ -173,7 +173,7 @@ void cuda_run_pause(void)
 {
     struct cuda_run_thread *me = cuda_run_self;
 
-    sched_yield();
+    room.paused = true;
     cuda_run_self = NULL;
     fiber_switch(&me->stack_pointer, room.main_stack_pointer);
 }
@@ -225,6 +225,9 @@ static bool warps_run(void)
         fiber_switch(&room.main_stack_pointer, cuda_run_self->stack_pointer);
         cuda_run_self = NULL;
     }
+    if (room.paused) // once for all warps: what they look for comes from another thread
+        sched_yield();
+    room.paused = false;
     return ran;
 }
 
