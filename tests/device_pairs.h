@@ -53,14 +53,14 @@ static inline void tell_story(const char *device, const char *stages, char story
     ingot_engine_close(engine);
 }
 
-// Every border of the shipped model gives the text that one CPU gives.
-static inline void check_story_on_pair(const char *pair)
+// Every step-th border of the shipped model gives the text that one CPU gives.
+static inline void check_story_on_pair(const char *pair, uint32_t step)
 {
     char whole[STORY_BYTES], split[STORY_BYTES], border[4];
 
     tell_story("cpu", NULL, whole);
     assert_true(strlen(whole) > 40);
-    for (uint32_t at = 1; at < SHIPPED_LAYERS; at++) {
+    for (uint32_t at = 1; at < SHIPPED_LAYERS; at += step) {
         snprintf(border, sizeof border, "%u", at);
         tell_story(pair, border, split);
         assert_string_equal(whole, split);

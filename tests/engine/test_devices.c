@@ -52,8 +52,8 @@ static void unlike_cpus_keep_to_the_gates(void **state)
 static void unlike_cpus_tell_the_same_story(void **state)
 {
     (void)state;
-    check_story_on_pair("cpu,cpu:plain");
-    check_story_on_pair("cpu:plain,cpu");
+    check_story_on_pair("cpu,cpu:plain", 1);
+    check_story_on_pair("cpu:plain,cpu", 1);
 }
 
 static void a_session_goes_on_over_two_devices(void **state)

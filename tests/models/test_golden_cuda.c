@@ -200,7 +200,7 @@ static void one_model_over_two_devices(void **state)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs - (cuda_n_devices(&err) < 2); i++) {
         check_pair_of_devices(pairs[i], true);
         check_pair_of_devices(pairs[i], false);
-        check_story_on_pair(pairs[i]);
+        check_story_on_pair(pairs[i], 1);
     }
 }
 
