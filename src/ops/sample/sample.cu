@@ -12,9 +12,6 @@
 // of 1/32 of a logit, then by the key's bytes. Behind the first bins only the candidates that still matter
 // are read; as soon as each has a thread of its own, they are ranked at once, without bins and bytes. Weights
 // are integers of 2^-40, so that the order of additions does not matter. No epilogue.
-//
-// The code comes from memory, since the weights of a step push it out of the caches. So a block of a single
-// row scans its part once before its inputs are there, for nothing but the instructions.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
@@ -102,7 +99,7 @@ static __device__ u64 scan(const struct candidates &c)
 
 #pragma unroll 4
     for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
-        best = better(best, __ldcg(c.logits + i), c.first + i); // not from L1, which may have older ones
+        best = better(best, c.logits[i], c.first + i);
     return block_best(best);
 }
 
@@ -534,19 +531,13 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS, 2)
     t.low[threadIdx.x] = t.high[threadIdx.x] = 0;
     if (threadIdx.x == 0)
         s = step_samples(p.step)[at];
-    struct candidates part = part_of_row(p, output);
-    u64 best = 0;
-#pragma unroll 1
-    for (u32 turn = gridDim.y > 1; turn < 2; turn++) {
-        if (turn == 1)
-            wait_for_inputs();
-        if (draws)
-            best = scan(part);
-    }
+    wait_for_inputs();
     if (blockIdx.x == 0 && output == 0)
         write_history(p, ALL_SLOTS);
     if (!draws)
         return;
+    struct candidates part = part_of_row(p, output);
+    u64 best = scan(part);
     bool keeps = keeps_parts(&s);
     if (keeps && is_any(best) && !is_invalid(best))
         keep(p, output, t, &s, part, logit_of(best));
