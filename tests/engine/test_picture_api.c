@@ -60,6 +60,9 @@ static void a_file_is_read(void **state)
     assert_null(ingot_picture_from_file("/nowhere/at.png", &error));
     assert_non_null(strstr(error.message, "/nowhere/at.png"));
     assert_null(ingot_picture_from_file("/dev/zero", NULL));
+    assert_null(ingot_picture_from_file("https://127.0.0.1/at.png", &error));
+    assert_int_equal(error.code, INGOT_INPUT);
+    assert_non_null(strstr(error.message, "nothing is fetched from the network"));
 }
 
 static void bytes_are_read(void **state)

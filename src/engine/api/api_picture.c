@@ -43,7 +43,10 @@ struct ingot_picture *ingot_picture_from_file(const char *path, struct ingot_err
     struct buf file = { .max = PICTURE_MAX_BYTES };
     struct ingot_picture *p = NULL;
 
-    if (file_read(&file, path, PICTURE_MAX_BYTES, as_err(error))) {
+    if (str_starts(str_from(path), STR("http://")) || str_starts(str_from(path), STR("https://")))
+        err_set(as_err(error), ERR_INPUT,
+                "%s: nothing is fetched from the network; save the picture and name its file", path);
+    else if (file_read(&file, path, PICTURE_MAX_BYTES, as_err(error))) {
         p = ingot_picture_from_memory(file.at, file.n, error);
         if (!p)
             err_prefix(as_err(error), "%s", path);
