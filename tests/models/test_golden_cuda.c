@@ -3,6 +3,7 @@
 // test_golden_cuda PATTERN runs some of the tests.
 #include "device/cuda/cuda.h"
 #include "device_pairs.h"
+#include "models/golden_cost.h"
 #include "models/golden_lora.h"
 #include "models/shipped_eyes.h"
 
@@ -204,6 +205,14 @@ static void one_model_over_two_devices(void **state)
     }
 }
 
+static void a_token_is_a_submission_a_wait_and_four_bytes(void **state)
+{
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    check_token_costs("cuda");
+}
+
 static void experts_on_the_processor_give_the_reference_logits(void **state)
 {
     (void)state;
@@ -226,6 +235,7 @@ int main(int argc, char **argv)
                                             adapters_give_the_logits_of_merged_weights_on_the_gpu),
                                         cmocka_unit_test(hybrids_give_the_reference_logits_on_the_gpu),
                                         cmocka_unit_test(invariant_logits_in_any_chunks),
+                                        cmocka_unit_test(a_token_is_a_submission_a_wait_and_four_bytes),
                                         cmocka_unit_test(one_model_over_two_devices),
                                         cmocka_unit_test(experts_on_the_processor_give_the_reference_logits),
                                         cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
