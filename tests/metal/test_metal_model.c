@@ -416,6 +416,30 @@ static void a_model_that_is_too_large_is_refused(void **state)
     expect_too_large(8, "'ingot doctor' says how the system gives its GPU more");
 }
 
+// The shipped model takes 21 MB with steps of 512 rows. Rows that are asked for do not give way.
+static void steps_have_fewer_rows_where_memory_is_short(void **state)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_engine_info info;
+    struct ingot_error error = { 0 };
+
+    (void)state;
+    emulator_needed();
+    o.device = "metal";
+    for (int i = 0; i < 2; i++) {
+        emu_set("memory_mb", i ? 16384 : 24);
+        struct ingot_engine *engine = open_or_fail(&o);
+        ingot_engine_info(engine, &info);
+        assert_int_equal(info.n_batch, i ? 2048 : 512);
+        ingot_engine_close(engine);
+    }
+    o.n_batch = 2048;
+    emu_set("memory_mb", 24);
+    assert_null(ingot_engine_open(&o, &error));
+    emu_set("memory_mb", 16384);
+    assert_int_equal(error.code, INGOT_MEMORY);
+}
+
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
@@ -438,6 +462,7 @@ int main(void)
         cmocka_unit_test(no_kernel_asks_for_more_than_512_threads),
         cmocka_unit_test(a_lost_gpu_fails_its_requests),
         cmocka_unit_test(a_model_that_is_too_large_is_refused),
+        cmocka_unit_test(steps_have_fewer_rows_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, keep_to_the_build_folder, NULL);
 }

@@ -395,7 +395,9 @@ static bool agree(const struct engine_loaded *l, bool ok, const char *facts, str
     return l->remote ? ranks_agree(l->remote->ranks, ok, facts, err) : ok;
 }
 
-bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+// *rows: of a step, as asked for or chosen; also after an error.
+static bool load_by(struct engine *e, const struct ingot_engine_options *options, uint32_t *rows,
+                    struct err *err)
 {
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
@@ -408,6 +410,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
              (!l->remote || remote_join(l->remote, &l->stages[0], err));
     }
     buf_free(&facts);
+    *rows = l ? l->max_rows : 0;
     if (!ok) {
         engine_unload(e);
         return false;
@@ -423,6 +426,23 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
         l->options.experts = l->options.draft = l->options.limits = NULL;
     l->options.adapters = NULL;
     return true;
+}
+
+// Rows of a step that nobody asked for give way where memory is short.
+bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+{
+    struct ingot_engine_options fewer = *options;
+    struct err why = { 0 };
+    uint32_t rows;
+
+    if (load_by(e, options, &rows, &why))
+        return true;
+    if (options->n_batch || rows <= LOAD_LEAST_ROWS || why.code != ERR_MEMORY || remote_is_wanted())
+        return err_set(err, why.code, "%s", why.message);
+    log_line(LOG_INFO, "load", "no memory for steps of %u rows; they have %u", rows, LOAD_LEAST_ROWS);
+    fewer.n_batch = LOAD_LEAST_ROWS;
+    memset(e, 0, sizeof *e);
+    return load_by(e, &fewer, &rows, err);
 }
 
 static void release_stages(struct engine_loaded *l)

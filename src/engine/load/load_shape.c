@@ -11,7 +11,6 @@
 enum {
     DEFAULT_CONTEXT = 8192,
     LARGEST_ROWS = 1 << 16,
-    DEFAULT_ROWS = 512,
     MOST_DEFAULT_ROWS = 2048,
     LEAST_OUTPUTS = 16,
     LOGITS_OF_A_STEP = 1 << 26
@@ -51,9 +50,9 @@ static bool fit_texts(struct engine_loaded *l, struct err *err)
 uint32_t load_rows_of(uint64_t n_weights, uint64_t n_active)
 {
     double size = (double)n_weights > LARGE ? (double)n_weights : LARGE;
-    uint32_t rows = DEFAULT_ROWS;
+    uint32_t rows = LOAD_LEAST_ROWS;
 
-    while (rows < MOST_DEFAULT_ROWS && 2.0 * rows * (double)n_active <= DEFAULT_ROWS * size)
+    while (rows < MOST_DEFAULT_ROWS && 2.0 * rows * (double)n_active <= LOAD_LEAST_ROWS * size)
         rows *= 2;
     return rows;
 }
@@ -64,7 +63,7 @@ static uint32_t choose_rows(const struct engine_loaded *l)
 
     for (uint32_t i = 0; i < l->devices.n; i++)
         if (!l->devices.at[i]->queue)
-            return DEFAULT_ROWS;
+            return LOAD_LEAST_ROWS;
     return load_rows_of(m->n_parameters, m->n_parameters - m->n_idle);
 }
 
