@@ -1,7 +1,6 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps says what is missing and installs it.
 .PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install deb dist wheel help clean asan tsan valgrind format
 JOBS = 2
-TEST_JOBS = $(JOBS)
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
 FUZZ_SECONDS = 20
@@ -23,12 +22,12 @@ run: all ## build, and let the model that ships with ingot answer
 test: ## build and run every test
 	@tools/deps build test metal
 	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
-	ctest --test-dir $(RELEASE) --output-on-failure -j $(TEST_JOBS)
+	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS)
 
 test-metal: ## build and run the tests of Metal: kernels, device, models on an emulated GPU (docs/metal.md)
 	@tools/deps build test metal
 	@TARGETS=metal_tests tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
-	ctest --test-dir $(RELEASE) --output-on-failure -j $(TEST_JOBS) -L metal
+	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS) -L metal
 
 metal-selftest: ## on a Mac: the Metal tests on the real GPU, and a report to send in
 	@[ "$$(uname -s)" != Darwin ] || tools/deps build test
@@ -54,17 +53,17 @@ bench: all ## speed of the shipped model, or of MODEL=FILE
 asan: ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/deps build test
 	@tools/build build/asan $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_SANITIZE=ON $(CMAKE_ARGS)
-	ctest --test-dir build/asan --output-on-failure -j $(TEST_JOBS)
+	ctest --test-dir build/asan --output-on-failure -j $(JOBS)
 
 tsan: ## tests under ThreadSanitizer
 	@tools/deps build test
 	@tools/build build/tsan $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_TSAN=ON $(CMAKE_ARGS)
-	ctest --test-dir build/tsan --output-on-failure -j $(TEST_JOBS)
+	ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
 valgrind: ## tests under valgrind
 	@tools/deps build test valgrind
 	@tools/build build/valgrind $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_VALGRIND=ON $(CMAKE_ARGS)
-	ctest --test-dir build/valgrind --output-on-failure -j $(TEST_JOBS)
+	ctest --test-dir build/valgrind --output-on-failure -j $(JOBS)
 
 install: all ## into PREFIX (default /usr/local), below DESTDIR if set
 	cmake --install $(RELEASE) --prefix $(PREFIX)

@@ -45,7 +45,7 @@ static struct running start_reading(const char *words, struct streams with)
     snprintf(line, sizeof line, words, prompt_path);
     struct running r = start(line, with);
     await_words(&r, "the model was made for");
-    usleep(500000);
+    usleep(1000000);
     return r;
 }
 
