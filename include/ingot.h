@@ -123,7 +123,7 @@ struct ingot_engine_options {
     // What the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context.
     // 0: n_sequences times n_context, with which no request ever waits for a page.
     uint32_t n_kv_tokens;
-    uint32_t n_batch;           // rows of one step at most: the token budget; 0: 512, on GPUs up to 2048 of a small model or a mixture
+    uint32_t n_batch;           // rows of one step at most: the token budget; 0: 512, on GPUs up to 2048 of a small model or a mixture where that fits in memory
     float step_stretch;         // a step that decodes may take this many times longer with prompts in it; 0: without limit
     enum ingot_kv cache_type_k; // of K; every device has all of them
     enum ingot_kv cache_type_v; // of V, which may be another

@@ -22,9 +22,9 @@ struct device_piece { // of a buffer, and its copy in the host's memory
 };
 enum { DEVICE_FETCHES = 10, DEVICE_FETCH_BYTES = 1 << 15 }; // copies in flight, and bytes of each
 struct device_queue {
-    // Copies bytes of b to the host once everything played so far has finished. fetch: which of the
-    // DEVICE_FETCHES places. Where the host sees b, nothing is copied, and what is played later must write
-    // elsewhere until they are collected.
+    // Copies the span of b to the host after everything submitted so far has finished. fetch: the copy's
+    // index among those in flight, below DEVICE_FETCHES. Host-visible memory is not copied: later submissions
+    // must not write the span until it is collected.
     bool (*fetch)(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
                   struct err *err);
     // Waits for that copy, but not for what was played after it.

@@ -45,7 +45,7 @@ struct step {
     u32 n_outputs; // rows whose logits are wanted
     u32 max_rows, max_outputs;
     u32 reserved[11];
-    u32 results_at; // in the results, of the first id that is drawn: each step in flight has a place
+    u32 results_at; // index of the first sampled id in the results; steps in flight write disjoint ranges
 };
 STATIC_ASSERT(sizeof(struct step) == 64);
 

@@ -1,5 +1,5 @@
-// embedded_models.c - the files of the models inside: see embedded.h. Alone, so that the tests can share them
-// (cmake/embedded.cmake).
+// embedded_models.c - the embedded model files: see embedded.h. A translation unit of its own, so that tests
+// can link it as a shared library (cmake/embedded.cmake).
 //
 // INGOT_EMBED, INGOT_EMBED_EYES and INGOT_EMBED_MMPROJ are paths, set by the build when the files are there.
 #include "base/incbin.h"

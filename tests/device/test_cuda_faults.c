@@ -21,7 +21,7 @@ static struct ingot_engine *open_engine(struct ingot_error *error)
     o.device = fake.n_devices > 1 ? "cuda:0,cuda:1" : "cuda";
     o.stages = fake.n_devices > 1 ? "1" : NULL;
     o.n_sequences = 2;
-    o.n_batch = 512; // rows that are asked for do not give way: memory that fails once is an error
+    o.n_batch = 512; // asked for, so that an allocation that fails is not answered by fewer rows
     o.speculate = INGOT_SPECULATE_OFF; // by measured times, and steps are counted here
     return ingot_engine_open(&o, error);
 }

@@ -395,7 +395,7 @@ static bool agree(const struct engine_loaded *l, bool ok, const char *facts, str
     return l->remote ? ranks_agree(l->remote->ranks, ok, facts, err) : ok;
 }
 
-// *rows: of a step, as asked for or chosen; also after an error.
+// *rows: the most rows of a step, asked for or chosen; set after an error too.
 static bool load_by(struct engine *e, const struct ingot_engine_options *options, uint32_t *rows,
                     struct err *err)
 {
@@ -428,7 +428,7 @@ static bool load_by(struct engine *e, const struct ingot_engine_options *options
     return true;
 }
 
-// Rows of a step that nobody asked for give way where memory is short.
+// Where the default rows of a step do not fit in memory, loads again with LOAD_LEAST_ROWS.
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
     struct ingot_engine_options fewer = *options;

@@ -3,7 +3,7 @@
 #pragma once
 #include "engine/engine.h"
 
-enum { LOAD_LEAST_ROWS = 512 }; // of a step, where nothing is asked for
+enum { LOAD_LEAST_ROWS = 512 }; // of a step, unless n_batch asks for fewer
 // The rows of a step on GPUs where nothing is asked for: so many, up to 2,048, that their products are not
 // more than those of 512 rows through 8 billion weights, or through all of the model's. A mixture multiplies
 // with few of its weights and reads all of them, however many rows there are.

@@ -295,8 +295,8 @@ static bool sees_window(const struct stage *s, uint32_t i)
     return s->shape.n_windows > 0 && s->parts.model->layer_configs[s->parts.first + i].window > 0;
 }
 
-// A layer's own pages, or those of the layer whose K and V it reads, which is in the same stage. One that is
-// timed without that layer has pages like them.
+// A layer's own KV pages, or those of an earlier layer of the stage that it shares K and V with. In a probe
+// that layer may be missing: this one gets pages of the same shape.
 static bool make_layer_pages(struct stage *s, uint32_t i, struct err *err)
 {
     const struct model *m = s->parts.model;
@@ -419,9 +419,9 @@ static bool make_logits(struct stage *s, struct err *err)
                       : buffer_alloc_local(s->device, bytes, &s->logits, err);
 }
 
-// Each step in flight has a place of its own, where the device may write it into the host's memory: a copy of
+// Steps in flight write disjoint ranges, so that a GPU can write sampled ids to host memory itself: a copy of
 // four bytes took 10 us of a GPU's time between two steps (bench/results/2026-11-28-h200-decode.md). Ranks
-// send each other what is in the first place.
+// exchange what is in the first range.
 static bool make_results(struct stage *s, struct err *err)
 {
     uint64_t bytes = s->shape.max_outputs * 4ull;

@@ -52,7 +52,7 @@ struct stage {
     bool borrows_block, borrows_tables; // of the stage before: the block; tables and history
     bool is_experts;                    // of the experts of its layers alone: no pages, tables or logits
     bool is_draft;                      // the layer that drafts, on what the stage before leaves in its block
-    bool is_probe;                      // played for its time alone, without the layers before
+    bool is_probe;                      // timed by itself: layers before it may be missing
     struct away *away;                  // the experts that another device has, or NULL
     // The other ranks of its layers (engine/group), with tables, pages and tapes of their own; borrowed. What
     // is written, moved or counted below is so on all of them, but playing and watching.
@@ -86,13 +86,13 @@ struct stage_plan {
     struct device *device;
     struct layer_range layers;
     const struct stage_shape *shape;
-    const struct buffer *pool;  // rows of pictures that tokens may name, or NULL
-    const struct stage *before; // the stage whose block this one reads; NULL: none
-    struct device *experts;     // for the experts of the layers that shape->n_away counts
-    bool experts_exact;         // as shape->exact, for that device
-    bool is_experts;            // this is their stage
-    bool is_draft;              // layers is the one that drafts; `before` has the head
-    bool is_probe;
+    const struct buffer *pool;       // rows of pictures that tokens may name, or NULL
+    const struct stage *before;      // the stage whose block this one reads; NULL: none
+    struct device *experts;          // runs the experts of the layers that shape->n_away counts
+    bool experts_exact;              // as shape->exact, for that device
+    bool is_experts;                 // this is their stage
+    bool is_draft;                   // layers is the one that drafts; `before` has the head
+    bool is_probe;                   // timed by itself: layers before it may be missing
     const struct adapters *adapters; // or NULL
 };
 
@@ -108,7 +108,7 @@ void stage_release(struct stage *s);
 
 // The bucket for a step of this size; its tape is recorded and sealed on first use. NULL: error.
 struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs, struct err *err);
-// Where the results lie of a step whose place among those in flight is this one, in words.
+// Index of a step's first id in the results; fetch: the step's, as for device_fetch.
 uint32_t stage_results_at(const struct stage *s, uint32_t fetch);
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
 // Copies the step to the device and plays it. The step was laid out for the bucket.

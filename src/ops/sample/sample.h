@@ -58,12 +58,6 @@ SHARED_INLINE u32 sample_tops(u32 n_tokens)
     return (n_tokens / 8 + 16) / 16 * 16;
 }
 
-struct sample_part { // the result of one block of a GPU for its part of a row's logits
-    f32 logit;
-    u32 id;
-    u32 invalid, any; // a NaN or infinity; a number
-};
-
 // A number in [0, 1) with 24 bits, from (seed, position). Philox 4x32-10, first output word.
 SHARED_INLINE f32 sample_random(u32 seed_low, u32 seed_high, u32 position)
 {

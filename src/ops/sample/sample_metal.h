@@ -11,3 +11,9 @@ struct sample_metal_args {
     u32 n_parts, reserved;
 };
 STATIC_ASSERT(sizeof(struct sample_metal_args) == 24);
+
+struct sample_part { // of one threadgroup: the best of its part of a row's logits
+    f32 logit;
+    u32 id;
+    u32 invalid, any; // a NaN or infinity; a number
+};
