@@ -210,7 +210,8 @@ static void attention_in_every_shape(void **state)
     } heads[] = { { 64, 6, 2, KV_F16, KV_F16 },   { 128, 2, 1, KV_F32, KV_F32 },
                   { 64, 9, 1, KV_Q8_0, KV_BF16 }, { 32, 2, 2, KV_BF16, KV_Q8_0 },
                   { 18, 3, 1, KV_F32, KV_F16 },   { 256, 2, 1, KV_F16, KV_F16 },
-                  { 40, 4, 2, KV_BF16, KV_F32 } };
+                  { 40, 4, 2, KV_BF16, KV_F32 },  { 512, 5, 1, KV_BF16, KV_Q8_0 },
+                  { 136, 2, 1, KV_F16, KV_F32 } };
 
     (void)state;
     for (uint32_t r = 0; r < N_ROW_CASES; r++)
@@ -243,7 +244,8 @@ static void products_of_attention_in_parts(void **state)
     } cases[] = { { 64, 9, 3, 576, QUANT_Q4_0, true },   { 128, 4, 1, 75, QUANT_Q6_K, true },
                   { 32, 8, 8, 33, QUANT_Q4_K, true },    { 256, 5, 1, 64, QUANT_F16, true },
                   { 96, 3, 3, 21, QUANT_Q8_0, true },    { 40, 4, 2, 19, QUANT_F32, false },
-                  { 64, 64, 64, 19, QUANT_Q5_0, false }, { 128, 33, 3, 19, QUANT_Q4_0, false } };
+                  { 64, 64, 64, 19, QUANT_Q5_0, false }, { 128, 33, 3, 19, QUANT_Q4_0, false },
+                  { 512, 3, 1, 21, QUANT_Q4_0, true },   { 512, 32, 4, 19, QUANT_Q8_0, false } };
 
     (void)state;
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases * 4; i++) {

@@ -17,6 +17,7 @@ constant uint ATTEND_V_FORMAT [[function_constant(2)]];
 constant uint ATTEND_HAS_SINKS [[function_constant(3)]]; // else there are none
 
 #define LANE_DIMS (ATTEND_MAX_DIM / 32)
+#define HEADS     attend_heads(ATTEND_HEAD_DIM)
 
 struct split_attention { // what the kernels that split read, and the threadgroup's memory
     constant struct attend_metal_args *args;
@@ -26,10 +27,10 @@ struct split_attention { // what the kernels that split read, and the threadgrou
     device const uchar *v_pages;
     device const u32 *table;
     device const f32 *sinks;
-    threadgroup f32 *heads;     // [ATTEND_HEADS, head_dim] of q
-    threadgroup f32 *room;      // [simds, ATTEND_HEADS, head_dim]
-    threadgroup f32 *weights;   // [simds, ATTEND_HEADS, 16]
-    threadgroup f32 *row_maxes; // [simds, ATTEND_HEADS, 2]
+    threadgroup f32 *heads;     // [HEADS, head_dim] of q
+    threadgroup f32 *room;      // [simds, HEADS, head_dim]
+    threadgroup f32 *weights;   // [simds, HEADS, 16]
+    threadgroup f32 *row_maxes; // [simds, HEADS, 2]
 };
 
 struct seen_range { // of one row
@@ -54,9 +55,9 @@ static struct seen_range range_of(thread const struct split_attention &a, u32 ro
     return r;
 }
 
-struct head_sums { // of ATTEND_HEADS heads in one simdgroup; a lane holds every 32nd dimension
-    f32 row_max[ATTEND_HEADS], row_sum[ATTEND_HEADS];
-    f32 at[ATTEND_HEADS][LANE_DIMS];
+struct head_sums { // of HEADS heads in one simdgroup; a lane holds every 32nd dimension
+    f32 row_max[ATTEND_MOST_HEADS], row_sum[ATTEND_MOST_HEADS];
+    f32 at[ATTEND_MOST_HEADS][LANE_DIMS];
 };
 
 struct page { // one page of one KV head
@@ -65,34 +66,34 @@ struct page { // one page of one KV head
     u32 first, last; // tokens that the row sees
 };
 
-// A lane's score of token lane % 16, for each head. q: [ATTEND_HEADS, head_dim], already scaled.
+// A lane's score of token lane % 16, for each head. q: [HEADS, head_dim], already scaled.
 static void page_scores(thread const struct page &g, threadgroup const f32 *q, u32 lane,
-                        thread f32 (&scores)[ATTEND_HEADS])
+                        thread f32 (&scores)[ATTEND_MOST_HEADS])
 {
     u32 token = lane % PAGE_TOKENS;
 
-    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++) scores[h] = 0.0f;
+    UNROLL for (u32 h = 0; h < HEADS; h++) scores[h] = 0.0f;
     for (u32 d = lane / PAGE_TOKENS; d < ATTEND_HEAD_DIM; d += 2) {
         f32 k = page_number(ATTEND_K_FORMAT, g.k, page_k_place(ATTEND_K_FORMAT, token, d), ATTEND_HEAD_DIM,
                             token, d);
-        UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++) scores[h] += q[h * ATTEND_HEAD_DIM + d] * k;
+        UNROLL for (u32 h = 0; h < HEADS; h++) scores[h] += q[h * ATTEND_HEAD_DIM + d] * k;
     }
-    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
+    UNROLL for (u32 h = 0; h < HEADS; h++)
     {
         scores[h] += simd_shuffle_xor(scores[h], 16);
         scores[h] = token >= g.first && token <= g.last ? scores[h] : LOWEST;
     }
 }
 
-// Online softmax over one page (Milakov and Gimelshein, 2018). weights: [ATTEND_HEADS, 16], this simdgroup's.
+// Online softmax over one page (Milakov and Gimelshein, 2018). weights: [HEADS, 16], this simdgroup's.
 static void page_add(thread const struct page &g, threadgroup const f32 *q, threadgroup f32 *weights,
                      u32 lane, thread struct head_sums &s)
 {
-    f32 scores[ATTEND_HEADS];
+    f32 scores[ATTEND_MOST_HEADS];
     u32 token = lane % PAGE_TOKENS;
 
     page_scores(g, q, lane, scores);
-    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
+    UNROLL for (u32 h = 0; h < HEADS; h++)
     {
         f32 row_max = max(s.row_max[h], simd_max(scores[h])), rescale = precise::exp(s.row_max[h] - row_max);
         f32 weight = token >= g.first && token <= g.last ? precise::exp(scores[h] - row_max) : 0.0f;
@@ -111,7 +112,7 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
                 continue;
             f32 v = page_number(ATTEND_V_FORMAT, g.v, page_v_place(ATTEND_V_FORMAT, ATTEND_HEAD_DIM, t, d),
                                 ATTEND_HEAD_DIM, t, d);
-            UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++) s.at[h][i] += weights[h * PAGE_TOKENS + t] * v;
+            UNROLL for (u32 h = 0; h < HEADS; h++) s.at[h][i] += weights[h * PAGE_TOKENS + t] * v;
         }
     simdgroup_barrier(mem_flags::mem_threadgroup);
 }
@@ -126,10 +127,10 @@ static struct head_end head_end(thread const struct split_attention &a, u32 h, f
     struct head_end e = { first, 0.0f };
 
     for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
-        e.row_max = max(e.row_max, a.row_maxes[(i * ATTEND_HEADS + h) * 2]);
+        e.row_max = max(e.row_max, a.row_maxes[(i * HEADS + h) * 2]);
     for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
-        e.row_sum += precise::exp(a.row_maxes[(i * ATTEND_HEADS + h) * 2] - e.row_max) *
-                     a.row_maxes[(i * ATTEND_HEADS + h) * 2 + 1];
+        e.row_sum +=
+            precise::exp(a.row_maxes[(i * HEADS + h) * 2] - e.row_max) * a.row_maxes[(i * HEADS + h) * 2 + 1];
     if (ATTEND_HAS_SINKS && first > LOWEST)
         e.row_sum += precise::exp(first - e.row_max);
     return e;
@@ -141,12 +142,12 @@ static f32 head_sum(thread const struct split_attention &a, thread const struct 
     f32 sum = 0.0f;
 
     for (u32 i = 0; i < attend_simds(ATTEND_HEAD_DIM); i++)
-        sum += precise::exp(a.row_maxes[(i * ATTEND_HEADS + h) * 2] - e.row_max) *
-               a.room[(i * ATTEND_HEADS + h) * ATTEND_HEAD_DIM + d];
+        sum += precise::exp(a.row_maxes[(i * HEADS + h) * 2] - e.row_max) *
+               a.room[(i * HEADS + h) * ATTEND_HEAD_DIM + d];
     return sum;
 }
 
-// This simdgroup's part of the sums of ATTEND_HEADS heads, over pages [first, end) of the row's.
+// This simdgroup's part of the sums of HEADS heads, over pages [first, end) of the row's.
 static void pages_add(thread const struct split_attention &a, thread const struct seen_range &r, uint2 pages,
                       u32 kv_head, u32 thread_index)
 {
@@ -154,18 +155,18 @@ static void pages_add(thread const struct split_attention &a, thread const struc
     u32 simd = thread_index / 32, lane = thread_index % 32;
     struct head_sums s = {};
 
-    UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.row_max[i] = LOWEST;
+    UNROLL for (u32 i = 0; i < HEADS; i++) s.row_max[i] = LOWEST;
     for (u32 i = pages.x + simd; i < pages.y; i += attend_simds(ATTEND_HEAD_DIM)) {
         // first: the page's first position
         u32 first = (r.first_page + i) * PAGE_TOKENS, number = r.table[r.first_page + i];
         struct page g = { a.k_pages + page_head_at(shape, ATTEND_K_FORMAT, number, kv_head),
                           a.v_pages + page_head_at(shape, ATTEND_V_FORMAT, number, kv_head),
                           r.first > first ? r.first - first : 0, min(r.position - first, PAGE_TOKENS - 1) };
-        page_add(g, a.heads, a.weights + simd * ATTEND_HEADS * PAGE_TOKENS, lane, s);
+        page_add(g, a.heads, a.weights + simd * HEADS * PAGE_TOKENS, lane, s);
     }
-    UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++)
+    UNROLL for (u32 i = 0; i < HEADS; i++)
     {
-        u32 of = simd * ATTEND_HEADS + i;
+        u32 of = simd * HEADS + i;
         if (lane == 0) {
             a.row_maxes[of * 2] = s.row_max[i];
             a.row_maxes[of * 2 + 1] = s.row_sum[i];
@@ -196,16 +197,16 @@ static void heads_write(thread const struct split_attention &a, u32 head, u32 n_
     }
 }
 
-// One part of one row, for ATTEND_HEADS query heads of one KV head. There is no loop over all its query
+// One part of one row, for HEADS query heads of one KV head. There is no loop over all its query
 // heads: places of the sums, which do not change in it, would stay in registers. rows: the tape's rows of
 // parts, or the result.
 static void part_of_row(thread const struct split_attention &a, uint3 at, device f32 *rows, bool finished,
                         u32 thread_index)
 {
     u32 n_heads = a.args->attend.n_heads, n_cols = n_heads * ATTEND_HEAD_DIM,
-        group = n_heads / a.args->attend.pages.n_kv_heads, shares = attend_shares(group),
-        kv_head = at.y / shares, first = at.y % shares * ATTEND_HEADS, head = kv_head * group + first,
-        n = min(group - first, u32(ATTEND_HEADS)), span = attend_span(ATTEND_HEAD_DIM);
+        group = n_heads / a.args->attend.pages.n_kv_heads, shares = attend_shares(group, ATTEND_HEAD_DIM),
+        kv_head = at.y / shares, first = at.y % shares * HEADS, head = kv_head * group + first,
+        n = min(group - first, HEADS), span = attend_span(ATTEND_HEAD_DIM);
     struct seen_range r = range_of(a, at.z);
     device f32 *row =
         rows + u64(at.z) * (finished ? n_cols : attend_parts_words(a.args->n_splits, n_cols, span));
@@ -217,7 +218,7 @@ static void part_of_row(thread const struct split_attention &a, uint3 at, device
     if (!finished && at.x == 0 && at.y == 0 && thread_index == 0)
         *(device u32 *)row = r.n_parts;
     uint2 pages = uint2(at.x * r.part_pages, min((at.x + 1) * r.part_pages, r.n_pages));
-    for (u32 i = thread_index; i < ATTEND_HEADS * ATTEND_HEAD_DIM; i += 32 * attend_simds(ATTEND_HEAD_DIM))
+    for (u32 i = thread_index; i < HEADS * ATTEND_HEAD_DIM; i += 32 * attend_simds(ATTEND_HEAD_DIM))
         a.heads[i] = i < n * ATTEND_HEAD_DIM ? q[i] * a.args->attend.scale : 0.0f;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     pages_add(a, r, pages, kv_head, thread_index);
@@ -233,22 +234,22 @@ static void part_of_row(thread const struct split_attention &a, uint3 at, device
 #define ATTEND_AT                                                                        \
     threadgroup f32 *room [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]], \
         uint thread_index [[thread_index_in_threadgroup]]
-#define ATTEND_PART(to, finished)                                                    \
-    threadgroup f32 weights[ATTEND_MOST_SIMDS * ATTEND_HEADS * PAGE_TOKENS];         \
-    threadgroup f32 row_maxes[ATTEND_MOST_SIMDS * ATTEND_HEADS * 2];                 \
-    struct split_attention a = {};                                                   \
-    a.args = &args;                                                                  \
-    a.step = &step;                                                                  \
-    a.q = q;                                                                         \
-    a.k_pages = k_pages;                                                             \
-    a.v_pages = v_pages;                                                             \
-    a.table = table;                                                                 \
-    a.sinks = sinks;                                                                 \
-    a.heads = room + attend_simds(ATTEND_HEAD_DIM) * ATTEND_HEADS * ATTEND_HEAD_DIM; \
-    a.room = room;                                                                   \
-    a.weights = weights;                                                             \
-    a.row_maxes = row_maxes;                                                         \
-    if (at.z < step.n_rows)                                                          \
+#define ATTEND_PART(to, finished)                                                 \
+    threadgroup f32 weights[ATTEND_MOST_SIMDS * ATTEND_MOST_HEADS * PAGE_TOKENS]; \
+    threadgroup f32 row_maxes[ATTEND_MOST_SIMDS * ATTEND_MOST_HEADS * 2];         \
+    struct split_attention a = {};                                                \
+    a.args = &args;                                                               \
+    a.step = &step;                                                               \
+    a.q = q;                                                                      \
+    a.k_pages = k_pages;                                                          \
+    a.v_pages = v_pages;                                                          \
+    a.table = table;                                                              \
+    a.sinks = sinks;                                                              \
+    a.heads = room + attend_simds(ATTEND_HEAD_DIM) * HEADS * ATTEND_HEAD_DIM;     \
+    a.room = room;                                                                \
+    a.weights = weights;                                                          \
+    a.row_maxes = row_maxes;                                                      \
+    if (at.z < step.n_rows)                                                       \
     part_of_row(a, at, to, finished, thread_index)
 
 // Grid: parts, KV heads times attend_shares, rows; 32 threads for each of attend_simds. parts: [rows,

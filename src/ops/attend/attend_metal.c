@@ -6,21 +6,21 @@
 #include "ops/metal_table.h"
 
 // MANY_ROWS: the engine's middle bucket ends there; up to it a threadgroup per row and KV head fills the GPU
-// better than 32-row tiles. FULL_GRID: threadgroups of a row; with 8 simdgroups in each they are 16
-// simdgroups for each core of an M1 Max.
-enum { MANY_ROWS = 16, FULL_GRID = 64 };
+// better than tiles of 32 rows. FULL_GRID: simdgroups of a row, 16 for each core of an M1 Max. PARTS_SUMS: of
+// a row at most, where every threadgroup of the product behind reads them; 256 KiB.
+enum { MANY_ROWS = 16, FULL_GRID = 512, PARTS_SUMS = 65536 };
 
 // Threadgroups that a part of a row takes.
 static uint32_t n_shares(const struct attend_args *a)
 {
-    return a->pages.n_kv_heads * attend_shares(a->n_heads / a->pages.n_kv_heads);
+    return a->pages.n_kv_heads * attend_shares(a->n_heads / a->pages.n_kv_heads, a->pages.head_dim);
 }
 
 // Parts of a row's past at most. They depend on the number of rows only where the tape may.
 static uint32_t n_splits(const struct attend_args *a, const struct tape_limits *limits)
 {
-    uint32_t most = divide_up(FULL_GRID, n_shares(a)),
-             useful = divide_up(a->pages.max_pages, ATTEND_PAGES * attend_simds(a->pages.head_dim));
+    uint32_t simds = attend_simds(a->pages.head_dim), most = divide_up(FULL_GRID, simds * n_shares(a)),
+             useful = divide_up(a->pages.max_pages, ATTEND_PAGES * simds);
 
     if (limits->max_rows > MANY_ROWS && !limits->invariant)
         return 1; // many rows fill the GPU as they are
@@ -39,8 +39,10 @@ static bool takes_many(const struct attend_args *a, const struct tape_limits *li
 bool attend_has_parts(const struct command *c, const struct tape_limits *limits)
 {
     const struct attend_args *a = (const struct attend_args *)c->args;
+    uint32_t n = n_splits(a, limits);
 
-    return !takes_many(a, limits) && n_splits(a, limits) > 1 && attend_span(a->pages.head_dim) == ATTEND_SPAN;
+    return !takes_many(a, limits) && n > 1 && n * a->n_heads * a->pages.head_dim <= PARTS_SUMS &&
+           attend_span(a->pages.head_dim) == ATTEND_SPAN;
 }
 
 static void launch_split(struct metal_plan *p, struct attend_metal_args *args, struct metal_kernel kernel)
@@ -53,7 +55,7 @@ static void launch_split(struct metal_plan *p, struct attend_metal_args *args, s
     CHECK(!packed || packed - p->command->operands == ATTEND_PARTS);
     kernel.name = packed ? "attend_parts" : args->n_splits > 1 ? "attend_split" : "attend_whole";
     kernel.threads = 32 * simds;
-    kernel.shared = (simds + 1) * ATTEND_HEADS * head_dim * (uint32_t)sizeof(float);
+    kernel.shared = (simds + 1) * attend_heads(head_dim) * head_dim * (uint32_t)sizeof(float);
     memcpy(kernel.grid, (uint32_t[]){ args->n_splits, n_shares(&args->attend), rows }, sizeof kernel.grid);
     metal_launch_add(p, &kernel, args, sizeof *args);
     if (packed || args->n_splits == 1)
@@ -89,7 +91,8 @@ void metal_plan_attend(struct metal_plan *p)
     kernel.name = "attend_many";
     kernel.threads = 8 * ATTEND_TILE_ROWS;
     kernel.shared = ATTEND_TILE_ROWS * head_dim * (uint32_t)sizeof(float);
-    memcpy(kernel.grid, (uint32_t[]){ divide_up(p->tape.max_rows, ATTEND_TILE_ROWS), args.attend.n_heads, 1 },
+    memcpy(kernel.grid,
+           (uint32_t[]){ divide_up(p->tape.max_rows, ATTEND_TILE_ROWS), args.attend.n_heads, 1 },
            sizeof kernel.grid);
     metal_launch_add(p, &kernel, &args, sizeof args);
 }

@@ -15,25 +15,30 @@ enum { ATTEND_C_HEAD_DIM, ATTEND_C_K_FORMAT, ATTEND_C_V_FORMAT, ATTEND_C_SINKS, 
 
 // Tiles.
 enum {
-    ATTEND_MAX_DIM = 256,   // attend_split: of a head
+    ATTEND_MAX_DIM = 512,   // attend_split: of a head
     ATTEND_TILE_DIM = 128,  // attend_many
     ATTEND_TILE_ROWS = 32,  // attend_many: rows of the step in a threadgroup, eight for each two simdgroups
-    ATTEND_HEADS = 4,       // attend_split: query heads that share a read of K and V
+    ATTEND_MOST_HEADS = 4,  // attend_split: query heads that share a read of K and V
     ATTEND_MOST_SIMDS = 8,  // simdgroups of attend_split
     ATTEND_PAGES = 4,       // attend_split: pages for each simdgroup before a past has another part
     ATTEND_MOST_PARTS = 32, // llama.cpp's vector kernel has as many (nwg in ggml-metal-ops.cpp)
 };
 
-// Simdgroups of attend_split: their sums share 32 KiB.
+// Simdgroups of attend_split, and query heads that share a read of K and V there: the sums of all share 32
+// KiB, and a simdgroup keeps its own in registers.
 SHARED_INLINE u32 attend_simds(u32 head_dim)
 {
     return head_dim <= 128 ? ATTEND_MOST_SIMDS : ATTEND_MOST_SIMDS / 2;
 }
+SHARED_INLINE u32 attend_heads(u32 head_dim)
+{
+    return head_dim <= 256 ? ATTEND_MOST_HEADS : ATTEND_MOST_HEADS / 2;
+}
 
 // Threadgroups that the query heads of one KV head take.
-SHARED_INLINE u32 attend_shares(u32 group)
+SHARED_INLINE u32 attend_shares(u32 group, u32 head_dim)
 {
-    return (group + ATTEND_HEADS - 1) / ATTEND_HEADS;
+    return (group + attend_heads(head_dim) - 1) / attend_heads(head_dim);
 }
 
 // Parts of one row, in 4-byte words:
