@@ -1,14 +1,15 @@
-// attend_many.metal - attend.h for many rows and heads of up to 128 dimensions: simdgroup matrices and online
+// attend_many.metal - attend.h for many rows and heads of up to 256 dimensions: simdgroup matrices and online
 // softmax (FlashAttention-2; Dao, 2023) over pages.
 //
-// A threadgroup takes one head and 32 rows of the step, two simdgroups eight of them: each has half of the
-// dimensions, so that queries and sums fit the registers, and adds its part of the scores in threadgroup
-// memory. Rows may belong to several sequences: runs of neighbouring positions of one slot are handled one
-// after the other, from zeroed sums, so what one sequence holds never meets another's. One page, 16 tokens,
-// is in threadgroup memory at a time, as float whatever the pages hold; tokens that nobody sees are zero
-// there. K pages lie [dim][token] and V pages [token][dim]: both are the right-hand matrix as they stand.
-// Eight rows' sums are shrunk by a diagonal matrix. A row whose scores are not all finite, or close to the
-// largest number, takes no part and comes out as NaN, so that it spoils no other row.
+// A threadgroup takes one head and 32 rows of the step, or 16 where heads are wide; two or four simdgroups
+// share eight of them: each has its part of the dimensions, 64 at most, so that queries and sums fit the
+// registers, and adds its part of the scores in threadgroup memory. Rows may belong to several sequences:
+// runs of neighbouring positions of one slot are handled one after the other, from zeroed sums, so what one
+// sequence holds never meets another's. One page, 16 tokens, is in threadgroup memory at a time, as float
+// whatever the pages hold, of wide heads first its K and then its V; tokens that nobody sees are zero there.
+// K pages lie [dim][token] and V pages [token][dim]: both are the right-hand matrix as they stand. Eight
+// rows' sums are shrunk by a diagonal matrix. A row whose scores are not all finite, or close to the largest
+// number, takes no part and comes out as NaN, so that it spoils no other row.
 #include "device/metal/msl.h"
 #include "ops/attend/attend_metal.h"
 #include "device/metal/page_numbers.metalh"
@@ -19,8 +20,11 @@ constant uint ATTEND_V_FORMAT [[function_constant(2)]];
 constant uint ATTEND_HAS_SINKS [[function_constant(3)]]; // else there are none
 
 #define LOWEST   (-1e30f)
-#define MATRICES (ATTEND_TILE_DIM / 16) // of a simdgroup: half of the head's
+#define MATRICES 8 // of a simdgroup: its part of the head's
+#define SHARERS  attend_sharers(ATTEND_HEAD_DIM)
 #define THREADS  (8 * ATTEND_TILE_ROWS)
+// K and V of a page fit threadgroup memory together, beside the scores.
+#define WHOLE_PAGE (ATTEND_HEAD_DIM <= ATTEND_TILE_DIM / 2)
 
 struct rows_run {             // rows [first, end) of the step: one slot, neighbouring positions
     u32 first, end, position; // of the first row
@@ -29,12 +33,12 @@ struct rows_run {             // rows [first, end) of the step: one slot, neighb
 
 struct tile_room {
     threadgroup f32 *k;                     // [head_dim, 16]
-    threadgroup f32 *v;                     // [16, head_dim]; k and v together later hold 32 rows of sums
-    threadgroup f32 *scores;                // the two simdgroups' parts, [2][8, 16]
+    threadgroup f32 *v;                     // [16, head_dim], or where k lies; both later hold the rows' sums
+    threadgroup f32 *scores;                // the parts of those that share rows, [SHARERS][8, 16]
     threadgroup f32 *weights;               // this simdgroup's [8, 16]
     threadgroup f32 *diagonal;              // this simdgroup's [8, 8]
-    u32 half;                               // which half of the dimensions this simdgroup has
-    threadgroup const f32 *k_half, *v_half; // where that half begins in k and v
+    u32 part;                               // which part of the dimensions this simdgroup has
+    threadgroup const f32 *k_part, *v_part; // where that part begins in k and v
 };
 
 struct lane_row {             // what a lane knows of row lane / 4 of its simdgroup; four lanes agree
@@ -43,14 +47,15 @@ struct lane_row {             // what a lane knows of row lane / 4 of its simdgr
     bool alive; // in the run, and finite so far
 };
 
-// Dimensions of a half: the second has eight less where their number is no multiple of 16.
-static u32 half_dims()
+// Dimensions of a part: the last may have less.
+static u32 part_dims()
 {
-    return (ATTEND_HEAD_DIM + 8) / 16 * 8;
+    return (ATTEND_HEAD_DIM / 8 + SHARERS - 1) / SHARERS * 8;
 }
-static bool has_matrix(u32 half, u32 i)
+static bool has_matrix(u32 part, u32 i)
 {
-    return 8 * i < half_dims() && (ATTEND_HEAD_DIM % 16 == 0 || half == 0 || 8 * i + 8 < half_dims());
+    return 8 * i < part_dims() &&
+           (ATTEND_HEAD_DIM % (8 * SHARERS) == 0 || part * part_dims() + 8 * i < ATTEND_HEAD_DIM);
 }
 
 static struct rows_run run_find(constant struct attend_metal_args &args, constant struct step &step,
@@ -72,46 +77,54 @@ static u32 window_start(u32 window, u32 position)
 
 // One page of one head into threadgroup memory, in the order in which it lies; tokens outside [seen.x,
 // seen.y] become zero.
-static void page_stage(device const uchar *k, device const uchar *v, uint2 seen,
-                       thread const struct tile_room &room, u32 thread_index)
+static void stage_k(device const uchar *k, uint2 seen, threadgroup f32 *to, u32 thread_index)
 {
-    u32 k_group = page_group(ATTEND_K_FORMAT), v_group = page_group(ATTEND_V_FORMAT), n = ATTEND_HEAD_DIM;
+    u32 group = page_group(ATTEND_K_FORMAT), n = ATTEND_HEAD_DIM;
 
     for (u32 i = thread_index; i < n * PAGE_TOKENS; i += THREADS) {
-        u32 token = i / k_group % PAGE_TOKENS, dim = i / k_group / PAGE_TOKENS * k_group + i % k_group;
+        u32 token = i / group % PAGE_TOKENS, dim = i / group / PAGE_TOKENS * group + i % group;
         bool used = token >= seen.x && token <= seen.y;
-        room.k[dim * PAGE_TOKENS + token] = used ? page_number(ATTEND_K_FORMAT, k, i, n, token, dim) : 0.0f;
-        token = i / v_group / n * v_group + i % v_group;
-        dim = i / v_group % n;
-        used = token >= seen.x && token <= seen.y;
-        room.v[token * n + dim] = used ? page_number(ATTEND_V_FORMAT, v, i, n, token, dim) : 0.0f;
+        to[dim * PAGE_TOKENS + token] = used ? page_number(ATTEND_K_FORMAT, k, i, n, token, dim) : 0.0f;
+    }
+}
+static void stage_v(device const uchar *v, uint2 seen, threadgroup f32 *to, u32 thread_index)
+{
+    u32 group = page_group(ATTEND_V_FORMAT), n = ATTEND_HEAD_DIM;
+
+    for (u32 i = thread_index; i < n * PAGE_TOKENS; i += THREADS) {
+        u32 token = i / group / n * group + i % group, dim = i / group % n;
+        bool used = token >= seen.x && token <= seen.y;
+        to[token * n + dim] = used ? page_number(ATTEND_V_FORMAT, v, i, n, token, dim) : 0.0f;
     }
 }
 
-// Below 2^127, so that a sum of two is finite. By the bits as they lie in memory: under fast math a compiler
+// Below 2^126, so that a sum of four is finite. By the bits as they lie in memory: under fast math a compiler
 // may take the result of arithmetic for finite.
-static bool is_bounded(u32 bits)
+static bool4 are_bounded(uint4 bits)
 {
-    return (bits & 0x7f800000u) < 0x7f000000u;
+    return (bits & 0x7f800000u) < 0x7e800000u;
 }
 
 // Scores of this lane's four tokens become weights; returns what the row's sums shrink by.
 static f32 weigh_scores(thread const struct tile_room &room, u32 page_position, f32 scale, u32 lane,
                         thread struct lane_row &r)
 {
-    threadgroup const float4 *parts = (threadgroup const float4 *)room.scores;
-    uint4 bits = ((threadgroup const uint4 *)parts)[lane],
-          more = ((threadgroup const uint4 *)parts)[32 + lane];
-    float4 s = (parts[lane] + parts[32 + lane]) * scale;
-    bool4 seen;
+    float4 s = float4(0.0f);
+    bool4 bounded = bool4(true), seen;
     f32 row_max = LOWEST;
     u32 bad = 0;
 
+    UNROLL for (u32 i = 0; i < SHARERS; i++)
+    {
+        bounded = bounded && are_bounded(((threadgroup const uint4 *)room.scores)[32 * i + lane]);
+        s += ((threadgroup const float4 *)room.scores)[32 * i + lane];
+    }
+    s *= scale;
     UNROLL for (u32 i = 0; i < 4; i++)
     {
         u32 position = page_position + lane % 4 * 4 + i;
         seen[i] = r.alive && position >= r.first && position <= r.position;
-        bad |= u32(seen[i] && !(is_bounded(bits[i]) && is_bounded(more[i])));
+        bad |= u32(seen[i] && !bounded[i]);
         row_max = seen[i] ? max(row_max, s[i]) : row_max;
     }
     bad |= simd_shuffle_xor(bad, 1);
@@ -146,16 +159,16 @@ static void page_score(thread const struct tile_room &room, thread const simdgro
         scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         UNROLL for (u32 i = 0; i < MATRICES; i++)
         {
-            if (!has_matrix(room.half, i))
+            if (!has_matrix(room.part, i))
                 continue;
-            simdgroup_load(part, room.k_half + i * 8 * PAGE_TOKENS + 8 * j, PAGE_TOKENS);
+            simdgroup_load(part, room.k_part + i * 8 * PAGE_TOKENS + 8 * j, PAGE_TOKENS);
             simdgroup_multiply_accumulate(scores, q[i], part, scores);
         }
-        simdgroup_store(scores, room.scores + room.half * 8 * PAGE_TOKENS + 8 * j, PAGE_TOKENS);
+        simdgroup_store(scores, room.scores + room.part * 8 * PAGE_TOKENS + 8 * j, PAGE_TOKENS);
     }
 }
 
-// Both parts are there: the page's values join this simdgroup's sums.
+// All parts are there: the page's values join this simdgroup's sums.
 static void page_add(thread const struct tile_room &room, u32 page_position, f32 scale, u32 lane,
                      thread simdgroup_float8x8 (&sums)[MATRICES], thread struct lane_row &r)
 {
@@ -168,15 +181,15 @@ static void page_add(thread const struct tile_room &room, u32 page_position, f32
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_load(diagonal, room.diagonal, 8);
-    UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
+    UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.part, i))
         simdgroup_multiply(sums[i], diagonal, sums[i]);
     for (u32 j = 0; j < 2; j++) {
         simdgroup_load(weights, room.weights + 8 * j, PAGE_TOKENS);
         UNROLL for (u32 i = 0; i < MATRICES; i++)
         {
-            if (!has_matrix(room.half, i))
+            if (!has_matrix(room.part, i))
                 continue;
-            simdgroup_load(part, room.v_half + j * 8 * ATTEND_HEAD_DIM + 8 * i, ATTEND_HEAD_DIM);
+            simdgroup_load(part, room.v_part + j * 8 * ATTEND_HEAD_DIM + 8 * i, ATTEND_HEAD_DIM);
             simdgroup_multiply_accumulate(sums[i], weights, part, sums[i]);
         }
     }
@@ -189,9 +202,26 @@ static f32 total_of(thread const struct lane_row &r, device const f32 *sinks, u3
     return ATTEND_HAS_SINKS ? r.row_sum + precise::exp(min(sinks[head] - r.row_max, 80.0f)) : r.row_sum;
 }
 
-// Grid: 32 rows, heads; 256 threads. `shared` holds 32 head_dim floats. By the count
-// (2026-11-22-agx-kernel-counts.md) a core holds 384 threads for heads of 128 and 448 for heads of 64, below
-// 512: queries and sums of eight rows are kept in registers from page to page.
+// Room of a simdgroup in the threadgroup's arrays.
+static struct tile_room room_of(threadgroup f32 *shared, threadgroup f32 *scores, threadgroup f32 *weights,
+                                threadgroup f32 *diagonals, u32 simd)
+{
+    u32 part = simd % SHARERS, v_at = WHOLE_PAGE ? ATTEND_HEAD_DIM * PAGE_TOKENS : 0;
+    struct tile_room room = { shared,
+                              shared + v_at,
+                              scores + simd / SHARERS * SHARERS * 8 * PAGE_TOKENS,
+                              weights + simd * 8 * PAGE_TOKENS,
+                              diagonals + simd * 64,
+                              part,
+                              shared + part * part_dims() * PAGE_TOKENS,
+                              shared + v_at + part * part_dims() };
+
+    return room;
+}
+
+// Grid: attend_tile_rows, heads; 256 threads. `shared` holds as many rows of head_dim floats, or a page. By
+// the count (2026-11-29-agx-attention.md) a core holds 384 threads for heads of 128 and 256, 448 for heads of
+// 64, below 512: queries and sums of eight rows are kept in registers from page to page.
 kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
                         constant struct step &step [[buffer(1)]], device const f32 *q [[buffer(2)]],
                         device const uchar *k_pages [[buffer(3)]], device const uchar *v_pages [[buffer(4)]],
@@ -204,28 +234,22 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
     threadgroup f32 weights[8 * 8 * PAGE_TOKENS];
     threadgroup f32 diagonals[8 * 64];
     threadgroup f32 row_sum[ATTEND_TILE_ROWS]; // 0: not finite
-    u32 simd = thread_index / 32, lane = thread_index % 32, head = at.y, tile = at.x * ATTEND_TILE_ROWS;
-    u32 end = min(tile + ATTEND_TILE_ROWS, step.n_rows), dim = ATTEND_HEAD_DIM;
-    u32 own = simd / 2 * 8, first = tile + own, group = args.attend.n_heads / args.attend.pages.n_kv_heads;
-    struct tile_room room = { shared,
-                              shared + dim * PAGE_TOKENS,
-                              scores + simd / 2 * 16 * PAGE_TOKENS,
-                              weights + simd * 8 * PAGE_TOKENS,
-                              diagonals + simd * 64,
-                              simd % 2,
-                              shared + simd % 2 * half_dims() * PAGE_TOKENS,
-                              shared + dim * PAGE_TOKENS + simd % 2 * half_dims() };
-    u32 corner = own * dim + room.half * half_dims(); // of this simdgroup's rows and dimensions in the tile
+    u32 simd = thread_index / 32, lane = thread_index % 32, head = at.y, dim = ATTEND_HEAD_DIM;
+    u32 tile_rows = attend_tile_rows(dim), tile = at.x * tile_rows, end = min(tile + tile_rows, step.n_rows);
+    u32 own = simd / SHARERS * 8, first = tile + own;
+    u32 kv_head = head / (args.attend.n_heads / args.attend.pages.n_kv_heads);
+    struct tile_room room = room_of(shared, scores, weights, diagonals, simd);
+    u32 corner = own * dim + room.part * part_dims(); // of this simdgroup's rows and dimensions in the tile
     simdgroup_float8x8 mine[MATRICES], sums[MATRICES];
 
     if (tile >= end)
         return;
-    for (u32 i = thread_index; i < ATTEND_TILE_ROWS * dim; i += THREADS) {
+    for (u32 i = thread_index; i < tile_rows * dim; i += THREADS) {
         u32 row = tile + i / dim;
         shared[i] = row < end ? q[(u64(row) * args.attend.n_heads + head) * dim + i % dim] : 0.0f;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
+    UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.part, i))
         simdgroup_load(mine[i], shared + corner + 8 * i, dim);
     for (u32 row = tile; row < end;) {
         struct rows_run run = run_find(args, step, table, row, end);
@@ -238,26 +262,31 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
         UNROLL for (u32 i = 0; i < MATRICES; i++) sums[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         for (u32 page = start / PAGE_TOKENS; page <= last_position / PAGE_TOKENS; page++) {
             u32 position = page * PAGE_TOKENS;
+            u64 k_at = page_head_at(args.attend.pages, ATTEND_K_FORMAT, run.table[page], kv_head),
+                v_at = page_head_at(args.attend.pages, ATTEND_V_FORMAT, run.table[page], kv_head);
             uint2 seen = uint2(start > position ? start - position : 0,
                                min(last_position - position, PAGE_TOKENS - 1));
             threadgroup_barrier(mem_flags::mem_threadgroup);
-            page_stage(
-                k_pages + page_head_at(args.attend.pages, ATTEND_K_FORMAT, run.table[page], head / group),
-                v_pages + page_head_at(args.attend.pages, ATTEND_V_FORMAT, run.table[page], head / group),
-                seen, room, thread_index);
+            stage_k(k_pages + k_at, seen, room.k, thread_index);
+            if (WHOLE_PAGE)
+                stage_v(v_pages + v_at, seen, room.v, thread_index);
             threadgroup_barrier(mem_flags::mem_threadgroup);
             bool sees = first < run.end && first + 8 > run.first &&
                         position <= run.position + (min(first + 8, run.end) - run.first) - 1;
             if (sees)
                 page_score(room, mine);
             threadgroup_barrier(mem_flags::mem_threadgroup);
+            if (!WHOLE_PAGE) {
+                stage_v(v_pages + v_at, seen, room.v, thread_index);
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }
             if (sees)
                 page_add(room, position, args.attend.scale, lane, sums, r);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
+        UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.part, i))
             simdgroup_store(sums[i], shared + corner + 8 * i, dim);
-        if (lane % 4 == 0 && room.half == 0)
+        if (lane % 4 == 0 && room.part == 0)
             row_sum[own + lane / 4] = r.alive ? total_of(r, sinks, head) : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = thread_index; i < (run.end - run.first) * dim; i += THREADS) {

@@ -90,9 +90,9 @@ void metal_plan_attend(struct metal_plan *p)
     }
     kernel.name = "attend_many";
     kernel.threads = 8 * ATTEND_TILE_ROWS;
-    kernel.shared = ATTEND_TILE_ROWS * head_dim * (uint32_t)sizeof(float);
+    kernel.shared = attend_tile_rows(head_dim) * head_dim * (uint32_t)sizeof(float);
     memcpy(kernel.grid,
-           (uint32_t[]){ divide_up(p->tape.max_rows, ATTEND_TILE_ROWS), args.attend.n_heads, 1 },
+           (uint32_t[]){ divide_up(p->tape.max_rows, attend_tile_rows(head_dim)), args.attend.n_heads, 1 },
            sizeof kernel.grid);
     metal_launch_add(p, &kernel, &args, sizeof args);
 }

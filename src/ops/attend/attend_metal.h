@@ -16,8 +16,8 @@ enum { ATTEND_C_HEAD_DIM, ATTEND_C_K_FORMAT, ATTEND_C_V_FORMAT, ATTEND_C_SINKS, 
 // Tiles.
 enum {
     ATTEND_MAX_DIM = 512,   // attend_split: of a head
-    ATTEND_TILE_DIM = 128,  // attend_many
-    ATTEND_TILE_ROWS = 32,  // attend_many: rows of the step in a threadgroup, eight for each two simdgroups
+    ATTEND_TILE_DIM = 256,  // attend_many
+    ATTEND_TILE_ROWS = 32,  // attend_many: rows of the step in a threadgroup at most
     ATTEND_MOST_HEADS = 4,  // attend_split: query heads that share a read of K and V
     ATTEND_MOST_SIMDS = 8,  // simdgroups of attend_split
     ATTEND_PAGES = 4,       // attend_split: pages for each simdgroup before a past has another part
@@ -33,6 +33,16 @@ SHARED_INLINE u32 attend_simds(u32 head_dim)
 SHARED_INLINE u32 attend_heads(u32 head_dim)
 {
     return head_dim <= 256 ? ATTEND_MOST_HEADS : ATTEND_MOST_HEADS / 2;
+}
+
+// Simdgroups of attend_many that share eight rows, and the rows of its eight simdgroups.
+SHARED_INLINE u32 attend_sharers(u32 head_dim)
+{
+    return head_dim <= 128 ? 2 : 4;
+}
+SHARED_INLINE u32 attend_tile_rows(u32 head_dim)
+{
+    return 2 * ATTEND_TILE_ROWS / attend_sharers(head_dim);
 }
 
 // Threadgroups that the query heads of one KV head take.
