@@ -119,6 +119,10 @@ static const struct {
       "<|tool_call_start|>[{\"name\":\"ping\",\"arguments\":{}}, {\"name\":\"get\",\"arguments\":"
       "{\"city\":\"x\"}}]<|tool_call_end|>",
       "ping({})get({\"city\":\"x\"})" },
+    { CALLS_BARS,
+      "<|tool_call|>[{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}, "
+      "{\"name\":\"ping\",\"arguments\":{}}]",
+      "get({\"city\":\"x\"})ping({})" },
     { CALLS_CHANNELS,
       "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
       "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",

@@ -272,6 +272,21 @@ static void calls_in_a_list(void **state)
     expect(CALLS_ARGS, "[TOOL_CALLS]{x", "C({x)");
 }
 
+static void calls_behind_a_mark_with_bars(void **state)
+{
+    (void)state;
+    expect(
+        CALLS_BARS,
+        "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": {}}]",
+        "T0:f({\"a\": [1]})T1:g({})");
+    expect(CALLS_BARS,
+           "Sure <|tool_call|>{\"name\": \"f\", \"arguments\": {\"a\": 1}}<|/tool_call|>"
+           "<|tool_call|>{\"name\": \"g\", \"arguments\": {}}<|/tool_call|>",
+           "C(Sure)T0:f({\"a\": 1})T1:g({})");
+    expect(CALLS_BARS, "<|tool_call|>none", "C(none)");
+    expect(CALLS_BARS, "<|tool_cal", "C(<|tool_cal)");
+}
+
 static void calls_as_deepseek_writes_them(void **state)
 {
     (void)state;
@@ -392,6 +407,8 @@ static void styles_are_found_in_templates(void **state)
         buf_free(&text);
     }
     assert_int_equal(tool_call_style_of(STR("x <|channel|> <tool_call> y")), CALLS_CHANNELS);
+    assert_int_equal(tool_call_style_of(STR("respond only with <|tool_call|> followed by")), CALLS_BARS);
+    assert_int_equal(tool_call_style_of(STR("\"List of tools: [\"")), CALLS_PYTHON);
     assert_int_equal(tool_call_style_of(STR("Environment: ipython")), CALLS_NAKED);
     assert_int_equal(tool_call_style_of(STR("")), CALLS_TAGS);
 }
@@ -408,6 +425,7 @@ int main(void)
         cmocka_unit_test(calls_with_marked_up_arguments),
         cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),
         cmocka_unit_test(calls_in_a_list),
+        cmocka_unit_test(calls_behind_a_mark_with_bars),
         cmocka_unit_test(calls_as_deepseek_writes_them),
         cmocka_unit_test(naked_calls),
         cmocka_unit_test(python_calls_of_known_tools),

@@ -1,19 +1,18 @@
 // tool_call_style.c - see tool_call_style.h.
 #include "text/parsers/tool_call_style.h"
 
-static const struct tool_call_family tags = { .marks = { "<tool_call>" },
-                                              .closers = { "</tool_call>", "</function>" } },
-                                     functions = { .marks = { "<tool_call>", CALL_FUNCTION_MARK },
-                                                   .closers = { "</tool_call>", "</function>" } },
-                                     list = { .marks = { "[TOOL_CALLS]" }, .form = CALL_LIST },
-                                     separated = { .marks = { CALL_BEGIN, CALLS_BEGIN },
-                                                   .closers = { "```", CALL_END, CALLS_END },
-                                                   .form = CALL_NAMED },
-                                     braces = { .marks = { "<|tool_call>" }, .closers = { "<tool_call|>" } },
-                                     python = { .marks = { "<|tool_call_start|>" },
-                                                .closers = { "<|tool_call_end|>" },
-                                                .form = CALL_PYTHON },
-                                     naked = { .form = CALL_NAKED };
+static const struct tool_call_family
+    tags = { .marks = { "<tool_call>" }, .closers = { "</tool_call>", "</function>" } },
+    functions = { .marks = { "<tool_call>", CALL_FUNCTION_MARK },
+                  .closers = { "</tool_call>", "</function>" } },
+    list = { .marks = { "[TOOL_CALLS]" }, .form = CALL_LIST },
+    separated = { .marks = { CALL_BEGIN, CALLS_BEGIN },
+                  .closers = { "```", CALL_END, CALLS_END },
+                  .form = CALL_NAMED },
+    braces = { .marks = { "<|tool_call>" }, .closers = { "<tool_call|>" } },
+    python = { .marks = { "<|tool_call_start|>" }, .closers = { "<|tool_call_end|>" }, .form = CALL_PYTHON },
+    bars = { .marks = { "<|tool_call|>" }, .closers = { "<|/tool_call|>" }, .form = CALL_LIST },
+    naked = { .form = CALL_NAKED };
 
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
 {
@@ -22,7 +21,7 @@ const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
         [CALLS_KEYS] = &tags,      [CALLS_LIST] = &list,        [CALLS_ARGS] = &list,
         [CALLS_ARGS_ID] = &list,   [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
         [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,      [CALLS_BRACES] = &braces,
-        [CALLS_PYTHON] = &python,
+        [CALLS_PYTHON] = &python,  [CALLS_BARS] = &bars,
     };
 
     return families[style];
@@ -35,8 +34,10 @@ enum tool_call_style tool_call_style_of(struct str chat_template)
         enum tool_call_style style;
     } signs[] = { { "<|channel|>", NULL, CALLS_CHANNELS },
                   { "<|tool_call>", NULL, CALLS_BRACES },
+                  { "<|tool_call|>", NULL, CALLS_BARS },
                   { "<|tool_call_start|>", NULL, CALLS_PYTHON },
                   { "<|tool_list_start|>", NULL, CALLS_PYTHON },
+                  { "List of tools: [", NULL, CALLS_PYTHON }, // LFM2.5, whose template names no mark
                   { CALL_BEGIN, "```json", CALLS_FENCED },
                   { CALL_BEGIN, NULL, CALLS_SEPARATED },
                   { "[TOOL_CALLS]", "[CALL_ID]", CALLS_ARGS_ID },

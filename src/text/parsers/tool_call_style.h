@@ -19,6 +19,7 @@ enum tool_call_style {
                     // gpt-oss; without tools too, since reasoning and answer are told apart by channels
     CALLS_BRACES,   // <|tool_call>call:NAME{key:<|"|>text<|"|>,other:3}<tool_call|>: Gemma 4
     CALLS_PYTHON,   // <|tool_call_start|>[NAME(KEY=VALUE), ...]<|tool_call_end|>: LFM2
+    CALLS_BARS, // <|tool_call|>[{"name", "arguments"}, ...]: Granite 3; <|/tool_call|> behind it: Phi-4-mini
     N_CALL_STYLES
 };
 
