@@ -155,6 +155,19 @@ static void thoughts_come_as_the_template_wants_them(void **state)
         assert_string_equal(prompt(chat, thought, NULL), "u<hm>a");
         chat_destroy(chat);
     }
+    // Ministral's speaks of thoughts to a conversation without a system message
+    static const char ministral[] = "Write both your thoughts and the response.uhma";
+    struct chat *speaks =
+        chat_of("{% if messages[0].role != 'system' %}Write both your thoughts and the response.{% endif %}"
+                "{% for m in messages %}{% for p in m.content %}{{ p if m.content is string else p.thinking "
+                "if p.type == 'thinking' else p.text }}{% endfor %}{% endfor %}");
+    assert_string_equal(prompt(speaks, thought, NULL), ministral);
+    chat_destroy(speaks);
+    // LFM2's prints a list of parts as JSON
+    struct chat *chat = chat_of("{% for m in messages %}{{ m.content if m.content is string else m.content | "
+                                "tojson }}{% endfor %}");
+    assert_string_equal(prompt(chat, thought, NULL), "ua");
+    chat_destroy(chat);
 }
 
 static void a_request_cannot_replace_what_the_engine_sets(void **state)

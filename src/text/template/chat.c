@@ -74,27 +74,30 @@ static bool refuses_before_user(struct chat *chat, const char *role)
     return takes_alone && !takes_before;
 }
 
+#define THOUGHT "probed thought" // Ministral's own system message speaks of thoughts
+
 // Whether the template shows the reasoning before a call under this name.
 static bool shows_reasoning(struct chat *chat, const char *name)
 {
     json_t *messages = call_probe("call00001", "", false);
 
-    json_object_set_new(json_array_get(messages, 1), name, json_string("thought"));
-    return probe(chat, messages, "thought", "{'probe'");
+    json_object_set_new(json_array_get(messages, 1), name, json_string(THOUGHT));
+    return probe(chat, messages, THOUGHT, "{'probe'");
 }
 
 static void probe_reasoning(struct chat *chat)
 {
     json_t *parts = json_pack("[{s:s, s:s}, {s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content",
-                              "u", "role", "assistant", "content", "type", "thinking", "thinking", "thought",
+                              "u", "role", "assistant", "content", "type", "thinking", "thinking", THOUGHT,
                               "type", "text", "text", "probe");
     bool usual = shows_reasoning(chat, "reasoning_content");
+    bool printed = !probe(chat, json_incref(parts), THOUGHT, "\"thinking\""); // as JSON, or not at all
 
     chat->reasoning = usual                                ? NULL
                       : shows_reasoning(chat, "thinking")  ? "thinking"
                       : shows_reasoning(chat, "reasoning") ? "reasoning"
                                                            : NULL;
-    chat->reasoning_in_parts = probe(chat, parts, "thought", "{'") && !usual && !chat->reasoning;
+    chat->reasoning_in_parts = probe(chat, parts, THOUGHT, "{'") && !printed && !usual && !chat->reasoning;
 }
 
 // False: memory was missing.
