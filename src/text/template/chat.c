@@ -461,7 +461,6 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
                  struct template_output *out, struct err *err)
 {
     json_memory_failed(); // what failed before is another's
-    json_memory_failed(); // what failed before is another's
     json_t *variables = json_object();
 
     *out = (struct template_output){ 0 };
