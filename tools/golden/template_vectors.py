@@ -4,10 +4,12 @@
 The templates are tests/golden/templates/*.jinja (written for this test after the formats of the model families) on made-up
 conversations, and the short expressions below. With --node-modules DIR every case is also rendered by the npm package
 @huggingface/jinja found there; the summary says how many agree and shows where that package differs from Python. Where it differs on
-a chat template, its text becomes the case's fourth member: test_template.c says why Python's is followed.
+a chat template, its text becomes the case's fourth member: test_template.c says why Python's is followed. With --templates DIR the
+templates are those of a folder instead, such as published ones, whose text stands in the cases: for test_template FILE.
 
     pip install jinja2; npm install @huggingface/jinja
     tools/golden/template_vectors.py [--node-modules node_modules]
+    tools/golden/template_vectors.py --templates DIR --output FILE
 """
 import argparse, datetime, json, os, pathlib, subprocess, sys, time
 import jinja2
@@ -145,25 +147,31 @@ def compare_with_npm(data, modules):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--node-modules")
+    parser.add_argument("--templates", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--output", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
+    if (options.templates is None) != (options.output is None):
+        parser.error("--templates and --output go together")
     os.environ["TZ"] = "UTC"
     time.tzset()
     variables = {"values": VALUES, "none": {}}
     variables |= {k: {"messages": v, "bos_token": "<s>", "eos_token": "</s>"} for k, v in CONVERSATIONS.items()}
     variables |= {f"option {i}": o for i, o in enumerate(OPTIONS)}
-    templates = {p.stem: p.read_bytes().decode() for p in sorted((ROOT / "templates").glob("*.jinja"))}
+    templates = {p.stem: p.read_bytes().decode() for p in sorted((options.templates or ROOT / "templates").glob("*.jinja"))}
     cases = [[t, [c, f"option {i}"]] for t in templates for c in CONVERSATIONS for i in range(len(OPTIONS))]
-    short = dict(expressions())
+    short = {} if options.templates else dict(expressions())
     cases += [[e, ["values", "none"]] for e in short]
     for case in cases:
         t, (a, b) = case
         case.append(render(templates.get(t, t), {**variables[a], **variables[b]}, short.get(t, False)))
     if options.node_modules:
         compare_with_npm({"templates": templates, "variables": variables, "cases": cases, "now": NOW}, options.node_modules)
+    if options.templates:
+        cases = [[templates[t], *rest] for t, *rest in cases]
     lines = ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases)
     head = {"about": f"written by tools/golden/template_vectors.py with jinja2 {jinja2.__version__}; null: an error", "now": NOW,
             "variables": variables}
-    (ROOT / "template_vectors.json").write_text(json.dumps(head, ensure_ascii=False)[:-1] + ",\n\"cases\": [\n" + lines + "\n]}\n")
+    (options.output or ROOT / "template_vectors.json").write_text(json.dumps(head, ensure_ascii=False)[:-1] + ",\n\"cases\": [\n" + lines + "\n]}\n")
     errors = sum(c[2] is None for c in cases)
     print(f"{len(cases)} cases, {errors} of them errors, {len(templates)} templates")
 
