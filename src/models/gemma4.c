@@ -215,6 +215,31 @@ static bool layers(struct model *m, struct err *err)
     return ok;
 }
 
+// Heads with the window are rotated as a whole, and their values are as long as the keys.
+static bool check_window_heads(const struct model *m, const char *key, struct err *err)
+{
+    const struct gemma4_config *c = m->own;
+    uint64_t said = c->head_dim;
+
+    return model_file_u64(m->file, key, 1, UINT32_MAX, &said, err) &&
+           (said == c->head_dim ||
+            err_set(err, ERR_UNSUPPORTED, "%s: %s is %llu; heads with the window have %u numbers",
+                    model_file_path(m->file), key, (unsigned long long)said, c->head_dim));
+}
+
+static bool check_words(const struct model *m, struct err *err)
+{
+    if (model_file_format(m->file) == MODEL_GGUF && !model_file_tensor(m->file, "rope_freqs.weight"))
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor rope_freqs.weight is missing; layers that see all rotate by it",
+                       model_file_path(m->file));
+    return check_window_heads(m, "gemma4.attention.value_length_swa", err) &&
+           check_window_heads(m, "gemma4.rope.dimension_count_swa", err) &&
+           model_lacks(m, "attn_logit_softcapping", err) &&
+           model_lacks(m, "gemma4.attn_logit_softcapping", err) &&
+           model_lacks(m, "rope_parameters.sliding_attention.factor", err);
+}
+
 // Values must be there but where they are the keys.
 static bool check(const struct model *m, struct err *err)
 {
@@ -227,7 +252,7 @@ static bool check(const struct model *m, struct err *err)
             return err_set(err, ERR_INPUT, "%s: tensor %s is missing; layers with the window need it",
                            model_file_path(m->file), name);
     }
-    return mixture_check(m, err);
+    return check_words(m, err) && mixture_check(m, err);
 }
 
 static void factors(struct model *m)

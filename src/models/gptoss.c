@@ -49,32 +49,27 @@ static const struct weight_key weights[] = {
     EXPERT_MATRIX(down, "blk.%u.ffn_down_exps", "down_proj", DIM_COLS, MIXTURE_DIM(n_ffn), 0, .half = 0),
 };
 
-static bool has_window(uint32_t l)
-{
-    return l % 2 == 0;
-}
+enum { PERIOD = 2 }; // layers that see all
 
 static bool layers(struct model *m, struct err *err)
 {
     (void)err;
-    layer_config_windows(m, 2, 0);
+    layer_config_windows(m, PERIOD, 0);
     return true;
 }
 
 // config.json names each layer's kind.
 static bool check(const struct model *m, struct err *err)
 {
-    const struct meta *types = model_file_meta(m->file, "layer_types");
+    uint32_t period = PERIOD;
 
-    for (uint32_t l = 0; types && types->type == META_ARRAY && l < types->n; l++) {
-        struct meta type = meta_at(types, l);
-        const char *want = has_window(l) ? "sliding_attention" : "full_attention";
-        if (l >= m->config.n_layers || type.type != META_STRING || !str_is(type.s, want))
-            return err_set(err, ERR_UNSUPPORTED,
-                           "%s: layer_types[%u] is not \"%s\"; ingot runs %s models whose even layers "
-                           "have the window",
-                           model_file_path(m->file), l, want, m->arch->name);
-    }
+    if (!layer_config_types(m, &period, err))
+        return false;
+    if (period != PERIOD)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: layer_types puts the window elsewhere; ingot runs %s models whose even layers have it",
+            model_file_path(m->file), m->arch->name);
     return mixture_check(m, err);
 }
 

@@ -29,7 +29,14 @@ bool latent_attention_complete(struct model *m, struct err *err)
 {
     struct latent_config *c = m->own;
     struct model_config *all = &m->config;
+    bool neighbours = true;
 
+    if (!model_file_bool(m->file, "rope_interleave", &neighbours, err))
+        return false;
+    if (!neighbours)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: rope_interleave is false; ingot runs %s models whose neighbours rotate together",
+                       model_file_path(m->file), m->arch->name);
     if (model_file_format(m->file) == MODEL_GGUF && !read_gguf_sizes(m, c, err))
         return false;
     if (c->nope == 0 || c->rotated == 0 || c->rotated % 2 != 0 || c->value == 0 || c->latent % 2 != 0)

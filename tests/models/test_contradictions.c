@@ -473,6 +473,31 @@ static void layers_of_one_half_fit_together(void **state)
                  "mistral3.attention.temperature_scale");
 }
 
+// What a file says of its rotations and heads is what is computed, or an error.
+static void words_of_rotations_and_heads_are_heard(void **state)
+{
+    (void)state;
+    gguf_refused(
+        (struct change){ .model = "gemma4", .key = "gemma4.attention.value_length_swa", .number = 7 },
+        "gemma4.attention.value_length_swa is 7; heads with the window have 12 numbers");
+    gguf_refused((struct change){ .model = "gemma4", .key = "gemma4.rope.dimension_count_swa", .number = 6 },
+                 "gemma4.rope.dimension_count_swa is 6; heads with the window have 12 numbers");
+    gguf_refused((struct change){ .model = "gemma4", .drop = "rope_freqs.weight" },
+                 "rope_freqs.weight is missing");
+    safetensors_refused((struct change){ .model = "gemma4", .key = "attn_logit_softcapping", .text = "50" },
+                        "attn_logit_softcapping is there; ingot runs gemma4 models without it");
+    safetensors_refused((struct change){ .model = "gemma4", .key = "layer_types", .text = "3" },
+                        "layer_types is no list");
+    safetensors_refused((struct change){ .model = "glm4", .key = "partial_rotary_factor", .text = "0" },
+                        "0 of a head's 12 numbers are rotated; want 2 or more");
+    safetensors_refused(
+        (struct change){ .model = "mistral4", .key = "rope_interleave", .text = "false" },
+        "rope_interleave is false; ingot runs mistral4 models whose neighbours rotate together");
+    gguf_refused(
+        (struct change){ .model = "embed-gemma", .key = "gemma-embedding.dense_2_feat_out", .number = 40 },
+        "gemma-embedding.dense_2_feat_out is 40, but the tensor has 41");
+}
+
 // A checkpoint with a tower calls the language model otherwise; what belongs to the tower is left alone.
 static void language_models_beside_towers_are_found(void **state)
 {
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(buffers_that_are_computed_anyway_are_harmless),
         cmocka_unit_test(layers_that_differ_fit_together),
         cmocka_unit_test(layers_of_one_half_fit_together),
+        cmocka_unit_test(words_of_rotations_and_heads_are_heard),
         cmocka_unit_test(language_models_beside_towers_are_found),
         cmocka_unit_test(unknown_architectures_are_named),
     };

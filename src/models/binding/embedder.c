@@ -73,6 +73,29 @@ static bool read_rows(const struct model *m, const char *const names[], uint64_t
     return true;
 }
 
+// Whether the file says of a product behind pooling what its tensor has.
+static bool feature_is(const struct model *m, const char *name, uint64_t n, struct err *err)
+{
+    char key[128];
+    uint64_t said = n;
+
+    snprintf(key, sizeof key, "%s.%s", m->arch->name, name);
+    return model_file_u64(m->file, key, 1, UINT32_MAX, &said, err) &&
+           (said == n ||
+            err_set(err, ERR_INPUT, "%s: %s is %llu, but the tensor has %llu", model_file_path(m->file), key,
+                    (unsigned long long)said, (unsigned long long)n));
+}
+
+static bool features_fit(const struct model *m, struct err *err)
+{
+    const struct model_embedder *e = &m->embedder;
+
+    return feature_is(m, "dense_2_feat_in", m->config.n_cols, err) &&
+           feature_is(m, "dense_2_feat_out", e->n_hidden, err) &&
+           feature_is(m, "dense_3_feat_in", e->n_hidden, err) &&
+           feature_is(m, "dense_3_feat_out", e->n_vector, err);
+}
+
 bool embedder_read(struct model *m, struct err *err)
 {
     static const char *const labels[] = { "cls.output.weight", "score.weight", "classifier.out_proj.weight",
@@ -85,7 +108,7 @@ bool embedder_read(struct model *m, struct err *err)
     return (is_gguf(m) ? read_key(m, &e->pooling, err) : read_folder(m, &e->pooling, err)) &&
            read_rows(m, labels, LABELS_MAX, &e->n_labels, err) &&
            read_rows(m, hidden, VECTOR_MAX, &e->n_hidden, err) &&
-           read_rows(m, vector, VECTOR_MAX, &e->n_vector, err);
+           read_rows(m, vector, VECTOR_MAX, &e->n_vector, err) && (e->n_hidden == 0 || features_fit(m, err));
 }
 
 static bool is_plain(const struct model *m, const char *key, struct err *err)

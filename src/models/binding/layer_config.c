@@ -114,8 +114,10 @@ bool layer_config_types(const struct model *m, uint32_t *period, struct err *err
     const struct meta *types = model_file_meta(m->file, "layer_types");
     uint64_t found = 0;
 
-    if (!types || types->type != META_ARRAY)
+    if (!types)
         return true;
+    if (types->type != META_ARRAY)
+        return err_set(err, ERR_INPUT, "%s: layer_types is no list", model_file_path(m->file));
     if (!layer_config_period(m, "layer_types", &found, err))
         return false;
     *period = (uint32_t)found;

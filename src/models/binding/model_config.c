@@ -28,7 +28,9 @@ bool model_read_rotated(struct model *m, double part, struct err *err)
         !model_file_f64(m->file, "rope_parameters.partial_rotary_factor", 0, 1, &part, err))
         return false;
     m->config.rope[0].n_dims = (uint32_t)(m->config.head_dim * part);
-    return true;
+    return m->config.rope[0].n_dims >= 2 ||
+           err_set(err, ERR_INPUT, "%s: %u of a head's %u numbers are rotated; want 2 or more",
+                   model_file_path(m->file), m->config.rope[0].n_dims, m->config.head_dim);
 }
 
 static double config_get(const struct model_config *c, size_t offset)

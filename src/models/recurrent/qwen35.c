@@ -27,17 +27,6 @@ static bool is_gguf(const struct model *m)
     return model_file_format(m->file) == MODEL_GGUF;
 }
 
-static bool read_rotated(struct model *m, struct err *err)
-{
-    double part = 0.25;
-
-    if (!model_file_f64(m->file, "partial_rotary_factor", 0, 1, &part, err) ||
-        !model_file_f64(m->file, "rope_parameters.partial_rotary_factor", 0, 1, &part, err))
-        return false;
-    m->config.rope[0].n_dims = (uint32_t)(m->config.head_dim * part);
-    return true;
-}
-
 static bool complete(struct model *m, struct err *err)
 {
     struct qwen35_config *c = m->own;
@@ -52,7 +41,7 @@ static bool complete(struct model *m, struct err *err)
     if (is_gguf(m) && c->inner != c->n_values)
         return err_set(err, ERR_INPUT, "%s: %s.ssm.inner_size is %u; want %u heads of %u",
                        model_file_path(m->file), m->arch->name, c->inner, c->n_v_heads, c->d_v);
-    return read_rotated(m, err);
+    return model_read_rotated(m, 0.25, err);
 }
 
 static bool check(const struct model *m, struct err *err)
