@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "model_tools/quantize/quantize.h"
 #include "model_tools/quantize/quantize_encode.h"
+#include "model_tools/random/random_model.h"
 #include "format/model_file.h"
 #include "gguf_builder.h"
 
@@ -436,6 +437,22 @@ static void what_is_added_to_rows_stays_whole(void **state)
     }
 }
 
+static void gates_of_a_state_keep_eight_bits(void **state)
+{
+    struct random_model_options shape = { .shape = "toy-qwen35",
+                                          .type = "F16",
+                                          .output = path_of("out2.gguf") };
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(random_model_file(&shape, &err), &err);
+    struct model_file *f = quantized("out2.gguf", "Q4_0", "out.gguf");
+    check_formats(f,
+                  (const char *[]){ "blk.0.ssm_alpha.weight", "Q8_0", "blk.0.ssm_beta.weight", "Q8_0",
+                                    "blk.0.ssm_conv1d.weight", "F32", "blk.0.ssm_out.weight", "Q4_0", NULL });
+    model_file_close(f);
+}
+
 static void what_stays_whole_can_be_named(void **state)
 {
     struct quantize_options o = { .input = SOURCE_DIR "/tests/golden/smolvlm/mmproj.gguf",
@@ -720,6 +737,7 @@ int main(void)
         cmocka_unit_test(a_tied_embedding_is_the_head),
         cmocka_unit_test(rows_that_do_not_fit_fall_back),
         cmocka_unit_test(what_is_added_to_rows_stays_whole),
+        cmocka_unit_test(gates_of_a_state_keep_eight_bits),
         cmocka_unit_test(what_stays_whole_can_be_named),
         cmocka_unit_test(tensors_keep_their_values),
         cmocka_unit_test(the_number_of_threads_changes_nothing),

@@ -125,6 +125,12 @@ static bool is_quantized(const struct quantize_entry *e)
            !str_ends(e->name, STR("token_types.weight")) && !str_ends(e->name, STR(".patch_embd.weight"));
 }
 
+// Of a delta rule: a few rows, and what they are off by stays in the state.
+static bool is_gate_of_state(const struct quantize_entry *e)
+{
+    return str_ends(e->name, STR("ssm_alpha.weight")) || str_ends(e->name, STR("ssm_beta.weight"));
+}
+
 // The first and last eighth of the layers, and every third of the others.
 static bool is_sensitive(int64_t layer, int64_t n_layers)
 {
@@ -208,6 +214,8 @@ void quantize_plan_formats(struct quantize_plan *plan, const struct quantize_mix
         enum quant wanted = mixed(mix, e, n_layers);
         if (head && is_block_format(mix->base) && mix->base != QUANT_Q8_0)
             wanted = QUANT_Q6_K;
+        if (is_gate_of_state(e) && is_block_format(mix->base))
+            wanted = QUANT_Q8_0;
         e->format = fitting(wanted, e->from.dims[e->from.n_dims - 1]);
         plan->n_quantized++;
         plan->n_fallback += e->format != wanted;
