@@ -438,6 +438,7 @@ static void no_file_that_nothing_can_run(void **state)
                    { "toy-mistral4", 1 },
                    { "toy-glm4moe", 2 },
                    { "toy-deepseek2", 2 },
+                   { "toy-deepseek3", 4 },
                    { "toy-lfm2", 2 },
                    { "toy-lfm2moe", 3 },
                    { "toy-nemotronh", 6 },

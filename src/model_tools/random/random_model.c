@@ -35,17 +35,21 @@ static const struct decoder_parts {
 struct latent_shape {
     const char *name;
     uint32_t latent, q_latent, nope, rotated, value; // q_latent 0: queries have none
-    uint32_t n_shared;                               // shared experts
+    uint32_t n_shared, n_dense;                      // shared experts; first layers without experts
+    uint32_t n_groups, n_used_groups;                // of experts
     float scale;                                     // of the experts' weights
-    bool sigmoid, yarn;
+    float yarn;                                      // yarn_log_multiplier; 0: no YaRN
+    bool sigmoid;
 };
 static const struct latent_shape latents[] = {
-    { "toy-deepseek2", 512, 0, 64, 64, 96, 2, 1, false, true },
-    { "deepseek-v2-lite", 512, 0, 128, 64, 128, 2, 1, false, true },
-    { "toy-glm47", 512, 96, 96, 64, 64, 1, 1.8f, true, false },
-    { "glm-4.7-flash", 512, 768, 192, 64, 256, 1, 1.8f, true, false },
-    { "toy-mistral4", 256, 96, 64, 64, 64, 1, 1, false, true },
-    { "mistral-small-4", 256, 1024, 64, 64, 128, 1, 1, false, true },
+    { "toy-deepseek2", 512, 0, 64, 64, 96, 2, 1, 1, 1, 1, 0.0707f, false },
+    { "deepseek-v2-lite", 512, 0, 128, 64, 128, 2, 1, 1, 1, 1, 0.0707f, false },
+    { "toy-deepseek3", 512, 96, 64, 64, 96, 1, 3, 4, 2, 2.5f, 0.1f, true },
+    { "deepseek-v3", 512, 1536, 128, 64, 128, 1, 3, 8, 4, 2.5f, 0.1f, true },
+    { "toy-glm47", 512, 96, 96, 64, 64, 1, 1, 1, 1, 1.8f, 0, true },
+    { "glm-4.7-flash", 512, 768, 192, 64, 256, 1, 1, 1, 1, 1.8f, 0, true },
+    { "toy-mistral4", 256, 96, 64, 64, 64, 1, 0, 1, 1, 1, 0.1f, false },
+    { "mistral-small-4", 256, 1024, 64, 64, 128, 1, 0, 1, 1, 1, 0.1f, false },
 };
 
 struct random_model {
@@ -318,12 +322,10 @@ static bool add_expert_biases(struct random_model *s, uint32_t l)
                                       layer_tensor(s, l, "ffn_down_exps.bias", 0, n, h->n_cols));
 }
 
-// GLM's and DeepSeek's first layer is dense, and two of LFM2's.
+// The first layer of GLM-4.5 is dense, and two of LFM2's.
 static uint32_t n_dense(const struct random_model *s)
 {
-    if (is_arch(s, "lfm2moe"))
-        return 2;
-    return is_arch(s, "glm4moe") || (s->latent && !is_arch(s, "mistral4")) ? 1 : 0;
+    return s->latent ? s->latent->n_dense : is_arch(s, "lfm2moe") ? 2 : is_arch(s, "glm4moe");
 }
 
 static bool add_ffn(struct random_model *s, uint32_t l)
@@ -505,13 +507,17 @@ static void write_latent_keys(struct random_model *s)
     key_u32(s, "expert_gating_func", a->sigmoid ? 2 : 1);
     key_f32(s, "expert_weights_scale", a->scale);
     key_bool(s, "expert_weights_norm", a->sigmoid || is_arch(s, "mistral4"));
-    if (!a->yarn)
+    if (a->n_groups > 1) {
+        key_u32(s, "expert_group_count", a->n_groups);
+        key_u32(s, "expert_group_used_count", a->n_used_groups);
+    }
+    if (a->yarn == 0)
         return;
     bool mistral = is_arch(s, "mistral4");
     key_str(s, "rope.scaling.type", STR("yarn"));
     key_f32(s, "rope.scaling.factor", mistral ? 128 : 40);
     key_u32(s, "rope.scaling.original_context_length", mistral ? 8192 : 4096);
-    key_f32(s, "rope.scaling.yarn_log_multiplier", mistral ? 0.1f : 0.0707f);
+    key_f32(s, "rope.scaling.yarn_log_multiplier", a->yarn);
     if (mistral)
         key_f32(s, "attention.temperature_scale", 0.1f);
 }

@@ -86,6 +86,8 @@ static const struct random_shape shapes[] = {
     { "glm-4.5-air", "glm4moe", 46, 4096, 10944, 96, 8, 128, 151552, 1e6f, false, 128, 8, 1408, 1408 },
     { "toy-deepseek2", "deepseek2", 3, 256, 512, 4, 1, 576, 512, 1e4f, false, 8, 3, 256, 512 },
     { "deepseek-v2-lite", "deepseek2", 27, 2048, 10944, 16, 1, 576, 102400, 1e4f, false, 64, 6, 1408, 2816 },
+    { "toy-deepseek3", "deepseek2", 5, 256, 512, 4, 1, 576, 512, 1e4f, false, 16, 3, 256, 256 },
+    { "deepseek-v3", "deepseek2", 61, 7168, 18432, 128, 1, 576, 129280, 1e4f, false, 256, 8, 2048, 2048 },
     { "toy-glm47", "deepseek2", 3, 256, 512, 5, 1, 576, 512, 1e6f, false, 8, 2, 256, 256 },
     { "glm-4.7-flash", "deepseek2", 47, 2048, 10240, 20, 1, 576, 154880, 1e6f, false, 64, 4, 1536, 1536 },
     { "toy-mistral4", "mistral4", 3, 256, 512, 4, 1, 320, 512, 1e4f, false, 8, 2, 256, 256 },
