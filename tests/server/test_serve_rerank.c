@@ -91,6 +91,13 @@ static void an_encoder_embeds_and_does_not_chat(void **state)
         assert_true(json_equal(at(r, "data.0.embedding"), at(r, "data.2.embedding")));
         assert_false(json_equal(at(r, "data.0.embedding"), at(r, "data.1.embedding")));
         json_decref(r);
+        json_t *told = post("/v1/embeddings", "{\"input\":[\"fox.\"],\"instruction\":\"A \"}");
+        json_t *said = post("/v1/embeddings", "{\"input\":[\"A fox.\"]}");
+        assert_true(json_equal(at(told, "data.0.embedding"), at(said, "data.0.embedding")));
+        json_decref(told);
+        json_decref(said);
+        refused("/v1/embeddings", "{\"input\":[5,6],\"instruction\":\"A\"}",
+                "it goes before texts; input has tokens");
         refused("/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":2}", "generate no text");
         refused("/v1/rerank", "{\"query\":\"x\",\"documents\":[\"a\"]}", "no reranker");
         assert_int_equal(serve_stop(&shared), 0);

@@ -100,7 +100,7 @@ static const struct field fields[] = {
     { "dimensions", EMBED | OLLAMA_EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
     { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
     { "query", RERANK, KIND_TEXT, AT(query), 0, 0 },
-    { "instruction", RERANK, KIND_TEXT, AT(instruction), 0, 0 },
+    { "instruction", EMBED | RERANK, KIND_TEXT, AT(instruction), 0, 0 },
     { "documents", RERANK, KIND_VALUE, AT(input), 0, 0 },
     { "top_n", RERANK, KIND_U32, AT(top_n), 1, 1 << 20 },
     { "return_documents", RERANK, KIND_BOOL, AT(return_documents), 0, 0 },

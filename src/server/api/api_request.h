@@ -70,9 +70,10 @@ struct api_request {
     enum api_request_continue continues;
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;
-    const char *query, *instruction; // of a reranker, within body; NULL: not given
-    json_t *documents;               // that are returned with their scores, owned; NULL: they are not
-    uint32_t top_n;                  // 0: all
+    const char *query;       // of a reranker, within body; NULL: not given
+    const char *instruction; // of a reranker, or before each text that is embedded
+    json_t *documents;       // that are returned with their scores, owned; NULL: they are not
+    uint32_t top_n;          // 0: all
     bool return_documents;
     json_t *warnings;  // array of strings, owned
     json_t *stop_list; // a string or a list of them, owned; NULL: none

@@ -250,6 +250,8 @@ static bool ids_prompt(const struct served_model *model, const struct api_reques
 static bool text_prompt(const struct served_model *model, const struct api_request *request, json_t *prompt,
                         struct token_ids *ids, struct err *err)
 {
+    if (json_is_array(prompt) && request->instruction)
+        return err_set(err, ERR_INPUT, "instruction: it goes before texts; %s has tokens", field_of(request));
     if (json_is_array(prompt))
         return ids_prompt(model, request, prompt, ids, err);
     if (!json_is_string(prompt))
@@ -257,10 +259,19 @@ static bool text_prompt(const struct served_model *model, const struct api_reque
     if (!model->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
     struct ingot_request_options options = ingot_request_defaults();
-    options.text = json_string_value(prompt);
+    struct buf text = { 0 };
+    if (request->instruction)
+        buf_printf(&text, "%s%s", request->instruction, json_string_value(prompt));
+    if (text.failed) {
+        buf_free(&text);
+        return err_memory(err, "the prompt");
+    }
+    options.text = request->instruction ? buf_as_str(&text).at : json_string_value(prompt);
     options.embed = request->dialect & DIALECTS_EMBED ? INGOT_EMBED_MODEL : INGOT_EMBED_NONE;
-    return take_tokens(model, ingot_prompt_render(model->engine, &options, (struct ingot_error *)err), ids,
-                       err);
+    bool ok =
+        take_tokens(model, ingot_prompt_render(model->engine, &options, (struct ingot_error *)err), ids, err);
+    buf_free(&text);
+    return ok;
 }
 
 static bool fim_prompt(const struct served_model *model, const struct api_request *request,
