@@ -109,6 +109,8 @@ static void families_call_in_their_own_form(void **state)
                      { "llama3-tools", NULL },
                      { "gemma4", NULL },
                      { "gemma4", "<|tool_call>" },
+                     { "granite3", NULL },
+                     { "granite3", "<|tool_call|>" },
                      { "lfm2", NULL },
                      { "lfm2", "<|tool_call_start|>" } };
 

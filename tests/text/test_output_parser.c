@@ -392,7 +392,8 @@ static void styles_are_found_in_templates(void **state)
     } families[] = { { "qwen2.5", CALLS_TAGS },       { "qwen3", CALLS_TAGS },
                      { "qwen3.5", CALLS_FUNCTIONS },  { "glm4", CALLS_KEYS },
                      { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
-                     { "deepseek", CALLS_FENCED },    { "llama3-tools", CALLS_NAKED } };
+                     { "granite3", CALLS_BARS },      { "deepseek", CALLS_FENCED },
+                     { "llama3-tools", CALLS_NAKED } };
 
     (void)state;
     assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
