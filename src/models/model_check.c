@@ -343,32 +343,41 @@ static bool check_unused(const struct model *m, struct err *err)
     return true;
 }
 
-// A bias of a router's choice is in no weight, so that a NaN there would choose and never be seen.
-static bool check_router_biases(const struct model *m, struct err *err)
+// Of a vector: a number for each expert, or for each head, which then is at most 0.
+static bool check_numbers(const struct model *m, const struct file_tensor *t, bool heads, struct err *err)
+{
+    bool numbers = t && quant_info(t->format)->block_elements == 1;
+
+    for (uint64_t i = 0; numbers && i < t->dims[0]; i++) {
+        float value;
+        quant_info(t->format)->decode(t->data + i * quant_info(t->format)->block_bytes, &value, 1);
+        if (!isfinite(value) || (heads && value > 0))
+            return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %g for %s %llu; want numbers%s",
+                           model_file_path(m->file), STR_ARG(t->name), (double)value,
+                           heads ? "head" : "expert", (unsigned long long)i, heads ? " up to 0" : "");
+    }
+    return true;
+}
+
+// A bias of a router's choice is in no weight, so that a NaN there would choose and never be seen. A state
+// that grows, by what GGUF files have for -exp(A_log), would be infinite many tokens later.
+static bool check_biases_and_decays(const struct model *m, struct err *err)
 {
     for (uint32_t i = 0; i < m->arch->n_weights; i++) {
         const struct weight_key *k = &m->arch->weights[i];
-        if (!str_ends(str_from(k->gguf), STR("exp_probs_b.bias")))
+        bool decays = is_gguf(m) && str_ends(str_from(k->gguf), STR(".ssm_a"));
+        if (!decays && !str_ends(str_from(k->gguf), STR("exp_probs_b.bias")))
             continue;
-        for (uint32_t l = 0; l < m->config.n_layers + m->drafts; l++) {
-            const struct file_tensor *t = model_layer(m, l)[k->place];
-            bool numbers = t && quant_info(t->format)->block_elements == 1;
-            for (uint64_t e = 0; numbers && e < t->dims[0]; e++) {
-                float bias;
-                quant_info(t->format)->decode(t->data + e * quant_info(t->format)->block_bytes, &bias, 1);
-                if (!isfinite(bias))
-                    return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %g for expert %llu; want numbers",
-                                   model_file_path(m->file), STR_ARG(t->name), (double)bias,
-                                   (unsigned long long)e);
-            }
-        }
+        for (uint32_t l = 0; l < m->config.n_layers + m->drafts; l++)
+            if (!check_numbers(m, model_layer(m, l)[k->place], decays, err))
+                return false;
     }
     return true;
 }
 
 bool model_check_tensors(const struct model *m, struct err *err)
 {
-    return embedder_check(m, err) && check_router_biases(m, err) && check_whole_biases(m, err) &&
+    return embedder_check(m, err) && check_biases_and_decays(m, err) && check_whole_biases(m, err) &&
            check_promised_biases(m, "attention_bias", ".self_attn.", err) &&
            check_promised_biases(m, "mlp_bias", ".mlp.", err) && check_head(m, err) && check_unused(m, err);
 }

@@ -1,5 +1,6 @@
 // test_hostile_states.c - files whose recurrent layers do not fit together: each is refused in one line that
 // says so.
+#include <math.h>
 #include <stdlib.h>
 #include "base/file.h"
 #include "models/model.h"
@@ -119,9 +120,38 @@ static void contradictions_are_refused_in_one_line(void **state)
     }
 }
 
+// The first number of the tensor in a copy of the file.
+static void number_refused(const char *model, const char *tensor, float value, const char *says)
+{
+    char path[512];
+    struct buf bytes = { 0 };
+    struct model_file *file;
+    struct model m;
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, GOLDEN "%s/model.gguf", model);
+    assert_ok(file_read(&bytes, path, 1 << 24, &err), &err);
+    assert_ok(model_file_open_memory(&file, bytes.at, bytes.n, "hostile", &err), &err);
+    const struct file_tensor *t = model_file_tensor(file, tensor);
+    memcpy(bytes.at + (t->data - (const unsigned char *)bytes.at), &value, sizeof value);
+    assert_fails(model_bind(&m, file, &err), &err, says);
+    model_file_close(file);
+    buf_free(&bytes);
+}
+
+static void a_state_that_would_grow_is_refused(void **state)
+{
+    (void)state;
+    number_refused("qwen35", "blk.0.ssm_a", 50,
+                   "tensor blk.0.ssm_a holds 50 for head 0; want numbers up to 0");
+    number_refused("qwen35moe", "blk.0.ssm_a", NAN, "blk.0.ssm_a holds nan for head 0");
+    number_refused("granitehybrid", "blk.0.ssm_a", 0.5f, "blk.0.ssm_a holds 0.5 for head 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_that_would_grow_is_refused),
         cmocka_unit_test(contradictions_are_refused_in_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
