@@ -430,6 +430,9 @@ static void layers_of_one_half_fit_together(void **state)
     safetensors_refused((struct change){ .model = "nemotronh", .key = "mlp_hidden_act", .text = "\"silu\"" },
                         "mlp_hidden_act is \"silu\"; ingot runs nemotron_h models with relu2");
     safetensors_refused(
+        (struct change){ .model = "nemotronh", .key = "mamba_hidden_act", .text = "\"relu\"" },
+        "mamba_hidden_act is \"relu\"; ingot runs nemotron_h models with silu");
+    safetensors_refused(
         (struct change){ .model = "nemotronh", .key = "hybrid_override_pattern", .text = "\"M-*Mx\"" },
         "layer 4 is of no kind that ingot knows");
     safetensors_refused(

@@ -144,21 +144,27 @@ static const struct meta *find_kinds(const struct model *m, uint64_t *n)
     return known ? kinds : NULL;
 }
 
+static bool activation_is(const struct model *m, const char *key, const char *name, struct err *err)
+{
+    struct str found = str_from(name);
+
+    return model_file_string(m->file, key, &found, err) &&
+           (str_is(found, name) ||
+            err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; ingot runs %s models with %s",
+                    model_file_path(m->file), key, STR_ARG(found), m->arch->name, name));
+}
+
 static bool lacks_all(const struct model *m, struct err *err)
 {
     static const char *const keys[] = { "moe_latent_size", "nemotron_h_moe.moe_latent_size",
                                         "use_bias",        "mamba_proj_bias",
                                         "mlp_bias",        "attention_bias" };
-    struct str activation = STR("relu2");
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!model_lacks(m, keys[i], err))
             return false;
-    if (!model_file_string(m->file, "mlp_hidden_act", &activation, err))
-        return false;
-    return str_is(activation, "relu2") ||
-           err_set(err, ERR_UNSUPPORTED, "%s: mlp_hidden_act is \"%.*s\"; ingot runs %s models with relu2",
-                   model_file_path(m->file), STR_ARG(activation), m->arch->name);
+    return activation_is(m, "mlp_hidden_act", "relu2", err) &&
+           activation_is(m, "mamba_hidden_act", "silu", err);
 }
 
 // Steps that are clamped: from 0 to infinity is no clamp.
