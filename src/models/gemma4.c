@@ -229,6 +229,13 @@ static bool check_window_heads(const struct model *m, const char *key, struct er
 
 static bool check_words(const struct model *m, struct err *err)
 {
+    const struct meta *both = model_file_meta(m->file, "use_bidirectional_attention");
+
+    if (both && both->type == META_STRING && str_is(both->s, "all")) // "vision": pictures alone
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "%s: use_bidirectional_attention is \"all\"; ingot runs %s models that see what is before alone",
+            model_file_path(m->file), m->arch->name);
     if (model_file_format(m->file) == MODEL_GGUF && !model_file_tensor(m->file, "rope_freqs.weight"))
         return err_set(err, ERR_INPUT,
                        "%s: tensor rope_freqs.weight is missing; layers that see all rotate by it",

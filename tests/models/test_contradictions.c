@@ -489,6 +489,11 @@ static void words_of_rotations_and_heads_are_heard(void **state)
                  "rope_freqs.weight is missing");
     safetensors_refused((struct change){ .model = "gemma4", .key = "attn_logit_softcapping", .text = "50" },
                         "attn_logit_softcapping is there; ingot runs gemma4 models without it");
+    safetensors_refused(
+        (struct change){ .model = "gemma4", .key = "use_bidirectional_attention", .text = "\"all\"" },
+        "use_bidirectional_attention is \"all\"");
+    safetensors_taken(
+        (struct change){ .model = "gemma4", .key = "use_bidirectional_attention", .text = "\"vision\"" });
     safetensors_refused((struct change){ .model = "gemma4", .key = "layer_types", .text = "3" },
                         "layer_types is no list");
     safetensors_refused((struct change){ .model = "glm4", .key = "partial_rotary_factor", .text = "0" },
