@@ -13,9 +13,29 @@ enum { WIDE_ROWS = 16 };
 struct wide_part {
     const unsigned char *w;
     const int8_t *x;
-    size_t stride; // of X
-    float *y;      // [rows][32]
+    size_t stride;       // of X
+    float *y;            // [rows][32]
+    const float *before; // the sums of earlier columns: y, or zeros where there are none
 };
+static const float wide_zeros[TILE_ROWS * PANEL_ROWS];
+
+// The next 16 rows of W.
+VEC_INLINE void next_pass(struct wide_part *p)
+{
+    p->w += PASS * sizeof(vf);
+    p->y += PASS * VF;
+    p->before += PASS * VF;
+}
+
+// The next four rows of X.
+VEC_INLINE void next_rows(struct wide_part *p)
+{
+    const int n = TILE_ROWS * PANEL_ROWS;
+
+    p->x += TILE_ROWS * p->stride;
+    p->before += p->before == p->y ? n : 0;
+    p->y += n;
+}
 
 // A pass over 16 of a panel's rows: addresses of X, and sums of 16 bits.
 struct wide_pass {
@@ -23,14 +43,16 @@ struct wide_pass {
     __m256i sum[PASS][TILE_ROWS];
 };
 
-// Addresses that the compiler does not work out again.
-VEC_INLINE void begin_pass(struct wide_pass *at, struct wide_part *p, const int C)
+// Addresses that the compiler does not work out again. rows: where the sums of a unit begin; NULL: at 0.
+VEC_INLINE void begin_pass(struct wide_pass *at, struct wide_part *p, const struct wide_x *rows,
+                           const int unit, const int C)
 {
     LOADED_HERE(p->y);
     UNROLL for (int c = 0; c < C; c++)
     {
         at->x[c] = c ? at->x[c - 1] + p->stride : p->x;
         LOADED_HERE(at->x[c]);
+        at->sum[0][c] = at->sum[1][c] = rows ? broadcast(rows[c].begin[unit]) : _mm256_setzero_si256();
     }
 }
 
@@ -63,13 +85,11 @@ VEC_INLINE void wide_block(struct wide_part p, size_t to_scale, size_t to_minus_
 {
     const __m256i ones = _mm256_set1_epi16(1);
 
-    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
+    for (int v = 0; v < VECTORS; v += PASS, next_pass(&p)) {
         struct wide_pass at;
         vf d[PASS]; // read late: before, all registers are taken
         ROLLED(v);
-        begin_pass(&at, &p, C);
-        UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) at.sum[i][c] =
-            _mm256_setzero_si256();
+        begin_pass(&at, &p, NULL, 0, C);
         add_products(&at, p.w + PANEL_LINE, 8, C);
         UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
         UNROLL for (int c = 0; c < C; c++)
@@ -78,9 +98,9 @@ VEC_INLINE void wide_block(struct wide_part p, size_t to_scale, size_t to_minus_
             vf scale = (vf)broadcast(at.x[c] + to_scale);
             UNROLL for (int i = 0; i < PASS; i++)
             {
-                float *y = p.y + c * PANEL_ROWS + i * VF;
+                const int to = c * PANEL_ROWS + i * VF;
                 vi whole = (vi)_mm256_madd_epi16(at.sum[i][c], ones) + begin;
-                vf_store(y, vf_fma(to_float(whole), vf_mul(d[i], scale), vf_load(y)));
+                vf_store(p.y + to, vf_fma(to_float(whole), vf_mul(d[i], scale), vf_load(p.before + to)));
             }
         }
     }
@@ -94,13 +114,12 @@ VEC_INLINE void wide_blocks(const struct product_tile *t, const int LAST)
     const unsigned char *w = t->w;
 
     for (uint32_t at = 0; at < n_cols; at += PANEL_SUB, w += 9 * PANEL_LINE) {
-        struct wide_part p = { w, (const int8_t *)t->x + at, stride, t->y };
+        struct wide_part p = { w, (const int8_t *)t->x + at, stride, t->y, at ? t->y : wide_zeros };
         size_t to_scale = n_cols - at + at / PANEL_SUB * sizeof(float),
                to_minus_sum = to_scale + n_cols / PANEL_SUB * sizeof(float);
         for (uint32_t r = 0; r + TILE_ROWS <= n_rows; r += TILE_ROWS) {
             wide_block(p, to_scale, to_minus_sum, TILE_ROWS);
-            p.x += TILE_ROWS * stride;
-            p.y += TILE_ROWS * PANEL_ROWS;
+            next_rows(&p);
         }
         if (LAST)
             wide_block(p, to_scale, to_minus_sum, LAST);
@@ -114,13 +133,11 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
     const bool by16 = panel_by_16(panel_shapes[Q].scales);
     const int sub = by16 ? unit / 2 : unit;
 
-    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF) {
+    for (int v = 0; v < VECTORS; v += PASS, next_pass(&p)) {
         struct wide_pass at;
         vf d[PASS]; // read late: before, all registers are taken
         ROLLED(v);
-        begin_pass(&at, &p, C);
-        UNROLL for (int c = 0; c < C; c++) at.sum[0][c] = at.sum[1][c] =
-            Q == QUANT_Q4_K ? _mm256_setzero_si256() : broadcast(rows[c].begin[unit]);
+        begin_pass(&at, &p, Q == QUANT_Q4_K ? NULL : rows, unit, C);
         add_products(&at, p.w + lines, by16 ? 4 : 8, C);
         UNROLL for (int i = 0; i < PASS; i++) d[i] = (vf)line(p.w, 0, i);
         UNROLL for (int c = 0; c < C; c++)
@@ -128,11 +145,13 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
             __m256i factors = broadcast(rows[c].factors[sub]);
             UNROLL for (int i = 0; i < PASS; i++)
             {
-                float *y = p.y + c * PANEL_ROWS + i * VF;
+                const int to = c * PANEL_ROWS + i * VF;
                 vi whole = (vi)_mm256_madd_epi16(at.sum[i][c], factors);
                 if (Q == QUANT_Q5_K)
                     whole += (vi)broadcast(&rows[c].end[sub]);
-                vf_store(y, vf_fma(to_float(whole), d[i], vf_load(y)));
+                // a pointer more slows Q6_K's short passes
+                const float *before = by16 ? p.y : p.before;
+                vf_store(p.y + to, vf_fma(to_float(whole), d[i], vf_load(before + to)));
             }
         }
     }
@@ -142,7 +161,7 @@ VEC_INLINE void wide_unit(struct wide_part p, size_t lines, const struct wide_x 
 VEC_INLINE void wide_end(struct wide_part p, const float *sums,
                          const struct product_super *const x[TILE_ROWS], const bool mins, const int C)
 {
-    for (int v = 0; v < VECTORS; v += PASS, p.w += PASS * sizeof(vf), p.y += PASS * VF, sums += PASS * VF) {
+    for (int v = 0; v < VECTORS; v += PASS, next_pass(&p), sums += PASS * VF) {
         acc_t acc;
         ROLLED(v);
         LOADED_HERE(p.y);
@@ -153,13 +172,17 @@ VEC_INLINE void wide_end(struct wide_part p, const float *sums,
                 add_pairs(acc[i][c], line(p.w, SUPER_SUBS + pair, i), x[c]->sums_32 + 2 * pair);
             __asm__("" : "+x"(acc[0][c]), "+x"(acc[1][c])); // keeps all in registers, as in dot
         }
-        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++)
+        UNROLL for (int c = 0; c < C; c++)
         {
-            float *y = p.y + c * PANEL_ROWS + i * VF;
-            vf sum = vf_load(sums + c * PANEL_ROWS + i * VF);
-            if (mins)
-                sum = vf_fma(-(vf)line(p.w, SUPER_SUBS * 3 / 2, i), to_float(acc[i][c]), sum);
-            vf_store(y, vf_fma(sum, vf_set(x[c]->scale), vf_load(y)));
+            const vf scale = vf_set(x[c]->scale);
+            UNROLL for (int i = 0; i < PASS; i++)
+            {
+                const int to = c * PANEL_ROWS + i * VF;
+                vf sum = vf_load(sums + to);
+                if (mins)
+                    sum = vf_fma(-(vf)line(p.w, SUPER_SUBS * 3 / 2, i), to_float(acc[i][c]), sum);
+                vf_store(p.y + to, vf_fma(sum, scale, vf_load(p.before + to)));
+            }
         }
     }
 }
@@ -171,9 +194,10 @@ VEC_INLINE void wide_super(struct wide_part p, const enum quant Q, const int C)
     _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
     const struct product_super *x[TILE_ROWS];
     struct wide_x rows[TILE_ROWS];
-    struct wide_part unit = { p.w, p.x, p.stride, sums[0] };
+    struct wide_part unit = { p.w, p.x, p.stride, sums[0], wide_zeros };
 
-    clear(sums[0], C);
+    if (by16)
+        clear(sums[0], C);
     UNROLL for (int c = 0; c < C; c++)
     {
         x[c] = (const struct product_super *)(const void *)(p.x + (size_t)c * p.stride);
@@ -183,6 +207,7 @@ VEC_INLINE void wide_super(struct wide_part p, const enum quant Q, const int C)
         wide_unit(unit, s.header_bytes + (size_t)i * (by16 ? 3 : 7) * PANEL_LINE, rows, i, Q, C);
         unit.w += PANEL_LINE;
         unit.x += by16 ? 16 : 32;
+        unit.before = sums[0];
     }
     wide_end(p, sums[0], x, panel_has_mins(s.scales), C);
 }
@@ -193,11 +218,10 @@ VEC_INLINE void wide_supers(const struct product_tile *t, const enum quant Q, co
     const unsigned char *w = t->w, *x = t->x;
 
     for (uint32_t n = t->n_cols / PANEL_SUPER; n; n--) {
-        struct wide_part p = { w, (const int8_t *)x, t->x_stride, t->y };
+        struct wide_part p = { w, (const int8_t *)x, t->x_stride, t->y, w == t->w ? wide_zeros : t->y };
         for (uint32_t r = 0; r + TILE_ROWS <= t->n_rows; r += TILE_ROWS) {
             wide_super(p, Q, TILE_ROWS);
-            p.x += TILE_ROWS * p.stride;
-            p.y += TILE_ROWS * PANEL_ROWS;
+            next_rows(&p);
         }
         if (LAST)
             wide_super(p, Q, LAST);
@@ -208,7 +232,6 @@ VEC_INLINE void wide_supers(const struct product_tile *t, const enum quant Q, co
 
 VEC_INLINE void tile_wide(const struct product_tile *t, const enum quant Q, const int LAST)
 {
-    clear(t->y, (int)t->n_rows);
     if (Q == QUANT_Q4_0)
         wide_blocks(t, LAST % TILE_ROWS);
     else
