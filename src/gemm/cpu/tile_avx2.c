@@ -97,7 +97,8 @@ VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum qu
         (vi)_mm256_madd_epi16(sum[i][c], _mm256_set1_epi16(1));
 }
 
-SIMD static void round_block(const float *x, float factor, int8_t *out)
+// factor * x, 32 of them.
+VEC_INLINE __m256i rounded(const float *x, float factor)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the pack instructions work within 128
                                                                      // bits
@@ -106,8 +107,15 @@ SIMD static void round_block(const float *x, float factor, int8_t *out)
     for (int i = 0; i < 4; i++)
         q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(factor)));
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
+    return _mm256_permutevar8x32_epi32(bytes, order);
 }
+
+SIMD static void round_block(const float *x, float factor, int8_t *out)
+{
+    _mm256_storeu_si256((__m256i *)out, rounded(x, factor));
+}
+
+#include "gemm/cpu/quantise_avx2.h"
 
 // Panels as panel_wide lays them out, but with integers as group() gives them: small ones have the faster
 // products. For the formats of `expand` alone.

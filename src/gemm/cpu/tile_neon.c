@@ -121,6 +121,11 @@ SIMD static void round_block(const float *x, float factor, int8_t *out)
     }
 }
 
+SIMD static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+{
+    int8_supers(&int8_kernels, x, n, out);
+}
+
 QUANT_BLOCK_FORMATS(INT_TILES, PLAIN)
 QUANT_BLOCK_FORMATS(INT_TILES, SDOT)
 QUANT_BLOCK_FORMATS(INT_TILES, SMMLA)

@@ -50,6 +50,7 @@ VEC_INLINE vi shift_left(vi v, const int32_t *bits);
 VEC_INLINE vi look_up(table levels, vi index); // by bytes
 // factor * x, PANEL_SUB of them.
 SIMD static void round_block(const float *x, float factor, int8_t *out);
+SIMD static void quantise_super(const float *x, uint32_t n, struct product_super *out);
 
 VEC_INLINE vi line(const unsigned char *p, int l, int v)
 {
@@ -472,11 +473,6 @@ static const struct int8_kernels int8_kernels = { block_top, round_block };
 static void quantise(const float *x, uint32_t n, void *out)
 {
     int8_blocks(&int8_kernels, x, n, out);
-}
-
-static void quantise_super(const float *x, uint32_t n, struct product_super *out)
-{
-    int8_supers(&int8_kernels, x, n, out);
 }
 
 SIMD static void store(const struct product_store *s)
