@@ -171,8 +171,6 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
     params->pipeline = (struct gemm_pipeline){
         .prefetched = n_cols >= 4096 && !layout_has_super_blocks(part.format) ? 3 : 2,
         .most_pairs = divide_up(params->n_pairs, grid),
-        .block_pairs = params->n_pairs / grid,
-        .more = params->n_pairs % grid,
         .apart = params->mode == EPILOGUE_GATED ||
                  (params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
@@ -186,8 +184,6 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
             threads = GEMV_BESIDE_THREADS;
             if (n_cols >= LEAST_EVEN_COLS && n_cols < LEAST_ALONE_WIDTH)
                 grid = divide_up(params->n_pairs, params->pipeline.most_pairs);
-            params->pipeline.block_pairs = params->n_pairs / grid;
-            params->pipeline.more = params->n_pairs % grid;
         }
     }
     if (shared == 0) {
@@ -198,6 +194,8 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct adapted_
         shared = plan_long(p, adapted);
         kernels = adapts ? &gemv_pipeline_adapted_long : &gemv_pipeline_long;
     }
+    params->pipeline.block_pairs = params->n_pairs / grid;
+    params->pipeline.more = params->n_pairs % grid;
     *shape = (struct cuda_shape){ { grid, 1, 1 }, threads, shared };
     return shared > 0 ? (*kernels)[part.format] : NULL;
 }
