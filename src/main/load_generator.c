@@ -3,6 +3,7 @@
 #include <curl/curl.h>
 #include <jansson.h>
 #include <string.h>
+#include "base/buf_json.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -163,10 +164,8 @@ static bool write_request(struct client *c, uint32_t number)
                              "messages", "role", "user", "content", prompt.n ? prompt.at : "", prompt.n,
                              "max_tokens", (int)o->n_tokens, "stream", 1, "ignore_eos", 1, "stream_options",
                              "include_usage", 1, "seed", (json_int_t)number);
-    size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
     c->request.n = 0;
-    bool ok = n && buf_reserve(&c->request, n) && json_dumpb(body, c->request.at, n, JSON_COMPACT) == n;
-    c->request.n = ok ? n : 0;
+    bool ok = buf_json(&c->request, body, JSON_COMPACT);
     json_decref(body);
     buf_free(&prompt);
     return ok;

@@ -2,6 +2,7 @@
 // supported is refused by name.
 #include "testing.h"
 #include <jansson.h>
+#include "base/buf_json.h"
 #include "base/mem.h"
 #include "text/grammar/matcher.h"
 #include "text/grammar/schema.h"
@@ -478,11 +479,6 @@ static size_t count_wrong(const char *name, const struct grammar *g, json_t *tex
     return n_wrong;
 }
 
-static int append(const char *bytes, size_t n, void *to)
-{
-    return buf_append(to, bytes, n) ? 0 : -1;
-}
-
 // Every schema of the file is taken; its valid texts fit, its invalid ones do not.
 static void schemas_of_clients_hold(void **state)
 {
@@ -497,7 +493,7 @@ static void schemas_of_clients_hold(void **state)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
         struct buf schema = { 0 };
-        assert_int_equal(json_dump_callback(json_object_get(item, "schema"), append, &schema, 0), 0);
+        assert_true(buf_json(&schema, json_object_get(item, "schema"), 0));
         struct grammar *g = compile(schema.at, message);
         if (!g)
             fail_msg("%s: %s", name, message);

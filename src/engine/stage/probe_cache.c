@@ -2,6 +2,7 @@
 #include "engine/stage/probe_cache.h"
 #include <jansson.h>
 #include <unistd.h>
+#include "base/buf_json.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -82,11 +83,6 @@ struct probe_cache *probe_cache_open(const char *path)
     return c;
 }
 
-static int append(const char *text, size_t n, void *buf)
-{
-    return buf_append(buf, text, n) ? 0 : -1;
-}
-
 void probe_cache_close(struct probe_cache *c)
 {
     struct file_writer w;
@@ -97,7 +93,7 @@ void probe_cache_close(struct probe_cache *c)
     json_t *all =
         c->changed && *c->path ? json_pack("{s:i, s:O}", "format", FORMAT, "probes", c->probes) : NULL;
     struct buf text = { 0 };
-    bool ok = all && json_dump_callback(all, append, &text, JSON_INDENT(1) | JSON_SORT_KEYS) == 0;
+    bool ok = all && buf_json(&text, all, JSON_INDENT(1) | JSON_SORT_KEYS);
     if (ok && file_create(&w, c->path, &err)) {
         file_write(&w, text.at, text.n);
         if (!file_commit(&w, &err))

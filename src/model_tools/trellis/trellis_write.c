@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/buf_json.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "model_tools/trellis/trellis_encode.h"
@@ -148,14 +149,6 @@ static bool describe_copy(json_t *header, const struct trellis_entry *e, uint64_
     return ok;
 }
 
-static int append_json(const char *text, size_t n, void *to)
-{
-    struct buf *b = to;
-
-    buf_append(b, text, n);
-    return b->failed ? -1 : 0;
-}
-
 static bool write_header(struct write_job *job, struct err *err)
 {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
@@ -165,7 +158,7 @@ static bool write_header(struct write_job *job, struct err *err)
     for (size_t i = 0; i < model_file_n_tensors(job->file) && ok; i++)
         ok = (job->entries[i].bits ? describe_code : describe_copy)(header, &job->entries[i], &at);
     struct buf text = { 0 };
-    ok = ok && json_dump_callback(header, append_json, &text, JSON_COMPACT) == 0;
+    ok = ok && buf_json(&text, header, JSON_COMPACT);
     json_decref(header);
     n = (text.n + 7) / 8 * 8;
     file_write(&job->out, &n, sizeof n);
@@ -254,7 +247,7 @@ static bool write_config(const struct trellis_options *o, struct str text, struc
     bool ok = config && json_object_set_new(config, "quantization_config", how) == 0;
     struct buf out = { 0 };
 
-    ok = ok && json_dump_callback(config, append_json, &out, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) == 0;
+    ok = ok && buf_json(&out, config, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(config);
     ok = ok ? write_file(o->output, "config.json", buf_as_str(&out), err) : err_memory(err, "config.json");
     buf_free(&out);

@@ -5,6 +5,7 @@
 // list of items; consecutive calls become one message.
 #include "server/api/chat_messages.h"
 #include <string.h>
+#include "base/buf_json.h"
 #include "server/api/constrain.h"
 
 static bool reject(struct err *err, const char *list, size_t i, const char *what)
@@ -439,11 +440,6 @@ static void name_results(json_t *messages)
     json_decref(names);
 }
 
-static int append(const char *bytes, size_t n, void *arg)
-{
-    return buf_append(arg, bytes, n) ? 0 : -1;
-}
-
 static json_t *taken(struct buf *text)
 {
     json_t *value = json_stringn(buf_as_str(text).at, text->n);
@@ -463,7 +459,7 @@ static json_t *tools_as_text(json_t *tools, enum tool_call_style style, json_t *
     buf_text(&text, "You can call these functions, each described by a JSON object:\n<tools>\n");
     json_array_foreach(tools, i, tool)
     {
-        json_dump_callback(tool, append, &text, 0);
+        buf_json(&text, tool, 0);
         buf_text(&text, "\n");
     }
     buf_text(&text, "</tools>\nTo call one, answer with its name and arguments in this form:\n");
@@ -484,12 +480,12 @@ static json_t *calls_as_text(json_t *message)
         json_t *function = json_object_get(call, "function"),
                *arguments = json_object_get(function, "arguments");
         buf_printf(&text, "%s<tool_call>\n{\"name\": ", text.n ? "\n" : "");
-        json_dump_callback(json_object_get(function, "name"), append, &text, JSON_ENCODE_ANY);
+        buf_json(&text, json_object_get(function, "name"), JSON_ENCODE_ANY);
         buf_text(&text, ", \"arguments\": ");
         if (json_is_string(arguments))
             buf_text(&text, json_string_value(arguments));
         else
-            json_dump_callback(arguments, append, &text, JSON_ENCODE_ANY);
+            buf_json(&text, arguments, JSON_ENCODE_ANY);
         buf_text(&text, "}\n</tool_call>");
     }
     return taken(&text);

@@ -1,5 +1,6 @@
 // prompts.c - see prompts.h.
 #include "server/api/prompts.h"
+#include "base/buf_json.h"
 #include "base/mem.h"
 #include "server/api/chat_messages.h"
 #include "server/api/infill.h"
@@ -73,17 +74,12 @@ void prompts_show_pictures(const struct api_request *request, struct ingot_reque
     options->no_splits = request->pictures.low;
 }
 
-static int append(const char *bytes, size_t n, void *arg)
-{
-    return buf_append(arg, bytes, n) ? 0 : -1;
-}
-
 // Returns the offset of the value's text in c->json; the buffer may still move.
 static size_t add_json(struct template_conversation *c, const json_t *value)
 {
     size_t at = c->json.n;
 
-    if (json_dump_callback(value, append, &c->json, JSON_COMPACT) != 0)
+    if (!buf_json(&c->json, value, JSON_COMPACT))
         c->json.failed = true;
     buf_append(&c->json, "", 1);
     return at;

@@ -1,6 +1,7 @@
 // page_question.c - see page_question.h.
 #include "server/generation/page_question.h"
 #include <stddef.h>
+#include "base/buf_json.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "text/json_memory.h"
@@ -34,11 +35,6 @@ bool page_question_salt(const char *salt, char to[PAGE_SALT_BYTES])
     return true;
 }
 
-static int append(const char *bytes, size_t n, void *text)
-{
-    return buf_append(text, bytes, n) ? 0 : -1;
-}
-
 bool page_question_write(const struct page_question *q, struct buf *text)
 {
     json_t *object = json_object();
@@ -52,7 +48,7 @@ bool page_question_write(const struct page_question *q, struct buf *text)
     json_object_set_new(object, "state_bytes", json_integer((json_int_t)q->info.state_bytes));
     json_object_set_new(object, "cache_salt", json_string(q->cache_salt));
     json_object_set_new(object, "n_known", json_integer((json_int_t)q->n_known));
-    bool ok = json_dump_callback(object, append, text, JSON_COMPACT) == 0 && !json_memory_failed();
+    bool ok = buf_json(text, object, JSON_COMPACT) && !json_memory_failed();
     json_decref(object);
     if (!ok)
         return false;

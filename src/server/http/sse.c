@@ -1,14 +1,10 @@
 // sse.c - see sse.h.
 #include "server/http/sse.h"
-
-static int append(const char *bytes, size_t n, void *arg)
-{
-    return buf_append(arg, bytes, n) ? 0 : -1;
-}
+#include "base/buf_json.h"
 
 void sse_json(struct buf *out, json_t *value)
 {
-    if (!value || json_dump_callback(value, append, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
+    if (!buf_json(out, value, JSON_COMPACT | JSON_REAL_PRECISION(9)))
         out->failed = true;
     json_decref(value);
 }

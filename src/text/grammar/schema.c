@@ -3,6 +3,7 @@
 // Strings, numbers, arrays, objects, listed values and alternatives have their own files.
 #include "text/grammar/schema.h"
 #include <math.h>
+#include "base/buf_json.h"
 #include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/gbnf.h"
@@ -57,15 +58,10 @@ bool schema_write_common(struct buf *gbnf)
     return buf_text(gbnf, common);
 }
 
-static int append(const char *bytes, size_t n, void *arg)
-{
-    return buf_append(arg, bytes, n) ? 0 : -1;
-}
-
 void schema_json_text(struct buf *to, const json_t *value)
 {
     if (value)
-        json_dump_callback(value, append, to, JSON_COMPACT | JSON_ENCODE_ANY);
+        buf_json(to, value, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
 void schema_put_json(struct buf *to, const json_t *value)

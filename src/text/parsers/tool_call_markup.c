@@ -1,6 +1,7 @@
 // tool_call_markup.c - see tool_call_markup.h.
 #include "text/parsers/tool_call_markup.h"
 #include <string.h>
+#include "base/buf_json.h"
 #include "text/parsers/tool_call_braces.h"
 
 enum { MAX_KEY = 127, MAX_NAME = 64 };
@@ -89,17 +90,12 @@ void tool_call_write_escaped(struct buf *out, struct str text)
     }
 }
 
-static int append(const char *bytes, size_t n, void *arg)
-{
-    return buf_append(arg, bytes, n) ? 0 : -1;
-}
-
 void tool_call_write_value(struct buf *out, const json_t *schema, struct str text)
 {
     json_t *value = json_loadb(text.at, text.n, JSON_DECODE_ANY, NULL);
 
     if (value && (schema ? allows_value(schema, value) : !json_is_string(value))) {
-        json_dump_callback(value, append, out, JSON_ENCODE_ANY);
+        buf_json(out, value, JSON_ENCODE_ANY);
     } else {
         buf_text(out, "\"");
         tool_call_write_escaped(out, text);
