@@ -225,3 +225,13 @@ void file_abort(struct file_writer *w)
     w->buffer = NULL;
     w->fd = -1;
 }
+
+bool file_save(const char *path, struct str bytes, struct err *err)
+{
+    struct file_writer w;
+
+    if (!file_create(&w, path, err))
+        return false;
+    file_write(&w, bytes.at, bytes.n);
+    return file_commit(&w, err);
+}

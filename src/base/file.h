@@ -47,3 +47,5 @@ void file_write(struct file_writer *w, const void *bytes, size_t n);
 void file_write_zeros(struct file_writer *w, uint64_t n); // a hole, which takes no room on most disks
 bool file_commit(struct file_writer *w, struct err *err);
 void file_abort(struct file_writer *w);
+// All of that at once.
+bool file_save(const char *path, struct str bytes, struct err *err);

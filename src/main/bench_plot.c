@@ -81,7 +81,6 @@ bool bench_plot(const char *path, const struct bench_report *r, const struct ben
 {
     struct bench_drawing d = { .report = r };
     uint32_t height = 2 * HEAD + n * (uint32_t)((1 + r->settings->peers.n) * BAR + GAP) + GAP;
-    struct file_writer file;
 
     buf_printf(
         &d.svg,
@@ -92,11 +91,7 @@ bool bench_plot(const char *path, const struct bench_report *r, const struct ben
     draw_panel(&d, rows, n, true);
     draw_panel(&d, rows, n, false);
     buf_text(&d.svg, "</svg>\n");
-    bool ok = !d.svg.failed || err_memory(err, "the picture");
-    if (ok && (ok = file_create(&file, path, err))) {
-        file_write(&file, d.svg.at, d.svg.n);
-        ok = file_commit(&file, err);
-    }
+    bool ok = d.svg.failed ? err_memory(err, "the picture") : file_save(path, buf_as_str(&d.svg), err);
     buf_free(&d.svg);
     return ok;
 }

@@ -114,7 +114,6 @@ bool load_plot(const char *path, const struct load_result *r, uint32_t n, struct
           2 * PANEL },
     };
     struct buf svg = { 0 };
-    struct file_writer file;
 
     buf_printf(&svg,
                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' "
@@ -127,11 +126,7 @@ bool load_plot(const char *path, const struct load_result *r, uint32_t n, struct
         draw_panel(&svg, &panels[i], r, n);
     buf_printf(&svg, "<text x='%d' y='%d' class='below'>clients</text>\n</svg>\n", (LEFT + WIDTH - RIGHT) / 2,
                3 * PANEL + 12);
-    bool ok = !svg.failed || err_memory(err, "the picture");
-    if (ok && (ok = file_create(&file, path, err))) {
-        file_write(&file, svg.at, svg.n);
-        ok = file_commit(&file, err);
-    }
+    bool ok = svg.failed ? err_memory(err, "the picture") : file_save(path, buf_as_str(&svg), err);
     buf_free(&svg);
     return ok;
 }

@@ -85,7 +85,6 @@ struct probe_cache *probe_cache_open(const char *path)
 
 void probe_cache_close(struct probe_cache *c)
 {
-    struct file_writer w;
     struct err err;
 
     if (!c)
@@ -94,13 +93,8 @@ void probe_cache_close(struct probe_cache *c)
         c->changed && *c->path ? json_pack("{s:i, s:O}", "format", FORMAT, "probes", c->probes) : NULL;
     struct buf text = { 0 };
     bool ok = all && buf_json(&text, all, JSON_INDENT(1) | JSON_SORT_KEYS);
-    if (ok && file_create(&w, c->path, &err)) {
-        file_write(&w, text.at, text.n);
-        if (!file_commit(&w, &err))
-            log_line(LOG_INFO, "plan", "probes are not kept: %s", err.message);
-    } else if (ok) {
+    if (ok && !file_save(c->path, buf_as_str(&text), &err))
         log_line(LOG_INFO, "plan", "probes are not kept: %s", err.message);
-    }
     buf_free(&text);
     json_decref(all);
     json_decref(c->probes);

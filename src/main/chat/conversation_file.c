@@ -1,6 +1,7 @@
 // conversation_file.c - a conversation on disk, as JSON in the form that other programs use. See
 // conversation.h.
 #include <jansson.h>
+#include "base/buf_json.h"
 #include "base/file.h"
 #include "main/chat/conversation.h"
 #include "text/json_memory.h"
@@ -125,25 +126,17 @@ static json_t *to_json(const struct conversation *c)
     return json_pack("{s:o}", "messages", messages);
 }
 
-static int write_piece(const char *bytes, size_t n, void *writer)
-{
-    file_write(writer, bytes, n);
-    return 0;
-}
-
 bool conversation_save(const struct conversation *c, const char *path, struct err *err)
 {
-    struct file_writer writer;
+    struct buf text = { 0 };
 
-    if (!may_write(path, err) || !file_create(&writer, path, err))
+    if (!may_write(path, err))
         return false;
     json_t *json = to_json(c);
     bool ok = json_array_size(json_object_get(json, "messages")) == c->n &&
-              json_dump_callback(json, write_piece, &writer, JSON_INDENT(1)) == 0;
+              buf_json(&text, json, JSON_INDENT(1)) && buf_text(&text, "\n");
     json_decref(json);
-    file_write(&writer, "\n", 1);
-    if (ok)
-        return file_commit(&writer, err);
-    file_abort(&writer);
-    return err_memory(err, "the conversation");
+    ok = ok ? file_save(path, buf_as_str(&text), err) : err_memory(err, "the conversation");
+    buf_free(&text);
+    return ok;
 }

@@ -131,7 +131,6 @@ static void draw(struct buf *svg, const struct eval_line *lines, uint32_t n)
 bool eval_plot(const char *path, const struct eval_line *lines, uint32_t n, struct err *err)
 {
     struct buf svg = { 0 };
-    struct file_writer file;
     uint32_t n_drawn = 0;
 
     for (uint32_t i = 0; i < n; i++)
@@ -148,11 +147,7 @@ bool eval_plot(const char *path, const struct eval_line *lines, uint32_t n, stru
         draw(&svg, lines, n);
     buf_printf(&svg, "<text x='%d' y='%d' class='below'>MiB of weights</text>\n</svg>\n",
                (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16);
-    bool ok = !svg.failed || err_memory(err, "the picture");
-    if (ok && (ok = file_create(&file, path, err))) {
-        file_write(&file, svg.at, svg.n);
-        ok = file_commit(&file, err);
-    }
+    bool ok = svg.failed ? err_memory(err, "the picture") : file_save(path, buf_as_str(&svg), err);
     buf_free(&svg);
     return ok;
 }

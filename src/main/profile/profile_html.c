@@ -235,7 +235,6 @@ static void memory(struct buf *b, const struct profile_result *r)
 bool profile_html(const struct profile_result *r, const char *path, struct err *err)
 {
     struct buf b = { 0 };
-    struct file_writer file;
 
     head(&b, r);
     splits(&b, r);
@@ -246,11 +245,7 @@ bool profile_html(const struct profile_result *r, const char *path, struct err *
     energy(&b, &r->energy);
     memory(&b, r);
     buf_text(&b, "</body></html>\n");
-    bool ok = !b.failed || err_memory(err, "the page");
-    if (ok && (ok = file_create(&file, path, err))) {
-        file_write(&file, b.at, b.n);
-        ok = file_commit(&file, err);
-    }
+    bool ok = b.failed ? err_memory(err, "the page") : file_save(path, buf_as_str(&b), err);
     buf_free(&b);
     return ok;
 }

@@ -2,26 +2,20 @@
 //
 // Raw samples are kept, so that a later profile can be compared with it (profile_against.c).
 #include <time.h>
+#include "base/buf_json.h"
 #include "base/file.h"
 #include "main/profile/profile_report.h"
 #include "main/terminal/out_rows.h"
 #include "main/version.h"
 
-static int to_file(const char *bytes, size_t n, void *file)
-{
-    file_write(file, bytes, n);
-    return 0;
-}
-
 bool profile_json_write(json_t *value, const char *path, struct err *err)
 {
-    struct file_writer file;
-    bool ok = file_create(&file, path, err);
+    struct buf text = { 0 };
+    bool ok = buf_json(&text, value, JSON_COMPACT | JSON_REAL_PRECISION(9))
+                  ? file_save(path, buf_as_str(&text), err)
+                  : err_memory(err, "the profile");
 
-    if (ok) {
-        json_dump_callback(value, to_file, &file, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        ok = file_commit(&file, err);
-    }
+    buf_free(&text);
     json_decref(value);
     return ok;
 }

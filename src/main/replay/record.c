@@ -1,5 +1,6 @@
 // record.c - see record.h.
 #include "main/replay/record.h"
+#include "base/buf_json.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/api/verify.h"
@@ -58,24 +59,14 @@ static json_t *json_of_settings(const struct settings *s, const struct ingot_eng
                      (int)info->cache_type_v);
 }
 
-static int add_bytes(const char *bytes, size_t n, void *writer)
-{
-    file_write(writer, bytes, n);
-    return 0;
-}
-
 static bool write_json(const char *path, const json_t *root, struct err *err)
 {
-    struct file_writer w;
+    struct buf text = { 0 };
+    bool ok = buf_json(&text, root, 0) && buf_text(&text, "\n") ? file_save(path, buf_as_str(&text), err)
+                                                                : err_memory(err, "a record");
 
-    if (!file_create(&w, path, err))
-        return false;
-    if (json_dump_callback(root, add_bytes, &w, 0) == 0) {
-        add_bytes("\n", 1, &w);
-        return file_commit(&w, err);
-    }
-    file_abort(&w);
-    return err_memory(err, "a record");
+    buf_free(&text);
+    return ok;
 }
 
 bool record_write(const struct settings *settings, const struct record_answer *what, struct err *err)

@@ -227,15 +227,11 @@ static bool write_tensors(struct write_job *job, struct err *err)
 
 static bool write_file(const char *folder, const char *name, struct str text, struct err *err)
 {
-    struct file_writer out;
     char path[4096];
 
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
         return err_set(err, ERR_INPUT, "%s/%s: the path is too long", folder, name);
-    if (!file_create(&out, path, err))
-        return false;
-    file_write(&out, text.at, text.n);
-    return file_commit(&out, err);
+    return file_save(path, text, err);
 }
 
 static bool write_config(const struct trellis_options *o, struct str text, struct err *err)
