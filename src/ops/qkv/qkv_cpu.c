@@ -56,34 +56,41 @@ static void add_adapters(const struct cpu_call *call, uint32_t r, const float *n
             &(struct adapted_outputs){ i, 0, cpu_weight(call, products[i].w)->n_rows, products[i].out });
 }
 
+// k and v lie in the workspace, one behind the other.
+static struct rope_row row_of(const struct cpu_call *call, uint32_t r)
+{
+    const struct qkv_args *args = cpu_args(call);
+    float *k = cpu_row(call, QKV_WORK, r); // [n_kv]
+
+    return (struct rope_row){
+        .q = cpu_row(call, QKV_Q, r),
+        .k = k,
+        .v = k + args->rope.pages.n_kv_heads * args->rope.pages.head_dim,
+        .q_norm = cpu_base(call, QKV_Q_NORM),
+        .k_norm = cpu_base(call, QKV_K_NORM),
+        .angles = cpu_row(call, QKV_ANGLES, r),
+        .k_pages = cpu_base(call, QKV_K_PAGES),
+        .v_pages = cpu_base(call, QKV_V_PAGES),
+        .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
+                 (uint64_t)step_slots(call->step)[r] * args->rope.pages.max_pages,
+        .position = step_positions(call->step)[r],
+    };
+}
+
 static void qkv_row(const struct cpu_call *call, uint32_t r)
 {
     const struct qkv_args *args = cpu_args(call);
     float *n = call->local, *decoded = n + args->n_cols; // [n_cols] each
-    float *k = cpu_row(call, QKV_WORK, r);               // [n_kv]
-    float *v = k + args->rope.pages.n_kv_heads * args->rope.pages.head_dim;
-    const struct plain_product products[] = { { QKV_WQ, QKV_BQ, cpu_row(call, QKV_Q, r) },
-                                              { QKV_WK, QKV_BK, k },
-                                              { QKV_WV, QKV_BV, v } };
+    const struct rope_row row = row_of(call, r);
+    const struct plain_product products[] = { { QKV_WQ, QKV_BQ, row.q },
+                                              { QKV_WK, QKV_BK, row.k },
+                                              { QKV_WV, QKV_BV, row.v } };
 
     rmsnorm_row_plain(cpu_row(call, QKV_IN, r), cpu_base(call, QKV_NORM), n, args->n_cols, args->norm_eps);
     for (uint32_t i = 0; i < 3; i++)
         product_plain(call, &products[i], n, decoded);
     add_adapters(call, r, n, products);
-    rope_store_row_plain(&args->rope,
-                         &(struct rope_row){
-                             .q = products[0].out,
-                             .k = k,
-                             .v = v,
-                             .q_norm = cpu_base(call, QKV_Q_NORM),
-                             .k_norm = cpu_base(call, QKV_K_NORM),
-                             .angles = cpu_row(call, QKV_ANGLES, r),
-                             .k_pages = cpu_base(call, QKV_K_PAGES),
-                             .v_pages = cpu_base(call, QKV_V_PAGES),
-                             .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
-                                      (uint64_t)step_slots(call->step)[r] * args->rope.pages.max_pages,
-                             .position = step_positions(call->step)[r],
-                         });
+    rope_store_row_plain(&args->rope, &row);
 }
 
 static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
@@ -221,21 +228,8 @@ static void run_panel_of_all(const struct qkv_job *j, uint32_t at, uint32_t bloc
 
 static void rope_row(const struct qkv_job *j, uint32_t r, struct head_range heads)
 {
-    const struct cpu_call *call = j->call;
-    float *k = work_k(j, r);
-    struct rope_row row = {
-        .q = cpu_row(call, QKV_Q, r),
-        .k = k,
-        .v = k + n_kv(j),
-        .q_norm = cpu_base(call, QKV_Q_NORM),
-        .k_norm = cpu_base(call, QKV_K_NORM),
-        .angles = cpu_row(call, QKV_ANGLES, r),
-        .k_pages = cpu_base(call, QKV_K_PAGES),
-        .v_pages = cpu_base(call, QKV_V_PAGES),
-        .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
-                 (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
-        .position = step_positions(call->step)[r],
-    };
+    const struct rope_row row = row_of(j->call, r);
+
     j->set->rows->rope_store(&j->args->rope, &row, heads);
 }
 
