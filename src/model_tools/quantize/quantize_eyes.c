@@ -3,7 +3,6 @@
 #include <strings.h>
 #include "base/mem.h"
 #include "engine/mmproj.h"
-#include "format/gguf_write.h"
 #include "model_tools/quantize/quantize_encode.h"
 
 struct eyes_job {
@@ -28,16 +27,14 @@ static enum quant type_of(const char *name)
 
 // ---- keys
 
-static void put_keys(struct eyes_job *j)
+void quantize_eyes_keys(struct gguf_writer *w, const char *projector, const struct tower_config *c)
 {
-    const struct tower_config *c = &j->t->config;
     const struct image_processor *p = &c->processor;
-    struct gguf_writer *w = &j->w;
 
     gguf_write_str(w, "general.architecture", STR("clip"));
     gguf_write_str(w, "general.type", STR("mmproj"));
     gguf_write_bool(w, "clip.has_vision_encoder", true);
-    gguf_write_str(w, "clip.projector_type", str_from(j->t->arch->projector));
+    gguf_write_str(w, "clip.projector_type", str_from(projector));
     gguf_write_bool(w, "clip.use_gelu", true);
     gguf_write_u32(w, "clip.vision.image_size", p->tile);
     gguf_write_u32(w, "clip.vision.patch_size", c->patch);
@@ -148,7 +145,7 @@ static bool write_file(struct eyes_job *j, struct err *err)
 {
     if (!gguf_write_create(&j->w, j->q->path, err))
         return false;
-    put_keys(j);
+    quantize_eyes_keys(&j->w, j->t->arch->projector, &j->t->config);
     put_tensors(j, false, err);
     gguf_write_begin(&j->w);
     return put_tensors(j, true, err) && gguf_write_commit(&j->w, err);

@@ -1,5 +1,6 @@
 // quantize_eyes.h - writes the vision tower of a model as the mmproj file beside a quantised one.
 #pragma once
+#include "format/gguf_write.h"
 #include "models/vision/tower.h"
 
 struct quantize_eyes {
@@ -12,3 +13,5 @@ struct quantize_eyes {
 // Fills in path and bytes. Products get the type, F16 where their rows are not whole blocks of it; positions,
 // patch embedding, norms and biases stay F32.
 bool quantize_eyes_write(struct quantize_eyes *q, const struct tower *t, struct err *err);
+// The keys of an mmproj file.
+void quantize_eyes_keys(struct gguf_writer *w, const char *projector, const struct tower_config *c);

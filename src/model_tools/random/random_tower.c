@@ -1,8 +1,8 @@
 // random_tower.c - see random_tower.h.
 #include "model_tools/random/random_tower.h"
 #include "base/mem.h"
-#include "format/gguf_write.h"
 #include "model_tools/quantize/quantize_encode.h"
+#include "model_tools/quantize/quantize_eyes.h"
 #include "model_tools/random/random_model.h"
 
 // The towers of those that take pictures.
@@ -159,44 +159,32 @@ static void put_all(struct random_tower *t)
     put_connector(t);
 }
 
-// How a picture becomes tiles, and pixels numbers.
-static void put_picture_keys(struct random_tower *t)
-{
-    static const float half[3] = { 0.5f, 0.5f, 0.5f }, mean[3] = { 0.485f, 0.456f, 0.406f },
-                       deviation[3] = { 0.229f, 0.224f, 0.225f };
-    struct gguf_writer *w = &t->w;
-
-    gguf_write_u32(w, "clip.vision.image_size", t->shape->tile);
-    if (is_internvl(t)) {
-        gguf_write_u32(w, "clip.vision.preproc_min_tiles", 1);
-        gguf_write_u32(w, "clip.vision.preproc_max_tiles", 12);
-    } else {
-        gguf_write_u32(w, "clip.vision.preproc_image_size", t->shape->longest_edge);
-    }
-    gguf_write_f32s(w, "clip.vision.image_mean", is_internvl(t) ? mean : half, 3);
-    gguf_write_f32s(w, "clip.vision.image_std", is_internvl(t) ? deviation : half, 3);
-}
-
 static void put_keys(struct random_tower *t, const char *name)
 {
     const struct random_tower_shape *s = t->shape;
-    struct gguf_writer *w = &t->w;
+    const struct image_processor by_edge = { .tiling = IMAGE_BY_EDGE,
+                                             .longest_edge = s->longest_edge,
+                                             .tile = s->tile,
+                                             .mean = { 0.5f, 0.5f, 0.5f },
+                                             .std = { 0.5f, 0.5f, 0.5f } },
+                                 by_aspect = { .tiling = IMAGE_BY_ASPECT,
+                                               .min_tiles = 1,
+                                               .max_tiles = 12,
+                                               .tile = s->tile,
+                                               .mean = { 0.485f, 0.456f, 0.406f },
+                                               .std = { 0.229f, 0.224f, 0.225f } };
+    const struct tower_config c = { .n_layers = s->n_layers,
+                                    .n_cols = s->n_cols,
+                                    .n_heads = s->n_heads,
+                                    .n_ffn = s->n_ffn,
+                                    .patch = s->patch,
+                                    .scale = s->scale,
+                                    .n_out = t->n_out,
+                                    .norm_eps = 1e-6f,
+                                    .processor = is_internvl(t) ? by_aspect : by_edge };
 
-    gguf_write_str(w, "general.architecture", STR("clip"));
-    gguf_write_str(w, "general.type", STR("mmproj"));
-    gguf_write_str(w, "general.name", str_from(name));
-    gguf_write_bool(w, "clip.has_vision_encoder", true);
-    gguf_write_str(w, "clip.projector_type", is_internvl(t) ? STR("internvl") : STR("idefics3"));
-    gguf_write_bool(w, "clip.use_gelu", true);
-    put_picture_keys(t);
-    gguf_write_u32(w, "clip.vision.patch_size", s->patch);
-    gguf_write_u32(w, "clip.vision.embedding_length", s->n_cols);
-    gguf_write_u32(w, "clip.vision.feed_forward_length", s->n_ffn);
-    gguf_write_u32(w, "clip.vision.block_count", s->n_layers);
-    gguf_write_u32(w, "clip.vision.projection_dim", t->n_out);
-    gguf_write_u32(w, "clip.vision.attention.head_count", s->n_heads);
-    gguf_write_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
-    gguf_write_u32(w, "clip.vision.projector.scale_factor", s->scale);
+    quantize_eyes_keys(&t->w, is_internvl(t) ? "internvl" : "idefics3", &c);
+    gguf_write_str(&t->w, "general.name", str_from(name));
 }
 
 static bool fill_pools(struct random_tower *t, uint64_t *random, struct err *err)
