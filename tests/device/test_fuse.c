@@ -284,7 +284,7 @@ static struct cuda fake_hopper(void)
                           .table = &cuda_table,
                           .modules = &none,
                           .n_modules = 1,
-                          .limits = { 132, 230400, 90, 50 << 20 } };
+                          .limits = { 132, 230400, 90 } };
 }
 
 // --trace names all kernels of a command, behind its label.

@@ -301,7 +301,6 @@ static bool read_limits(struct cuda *c, struct err *err)
         .n_sms = (uint32_t)n_sms,
         .shared_bytes = (uint32_t)shared - STATIC_SHARED_BYTES,
         .capability = (uint32_t)(major * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
-        .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
     };
     return true;
 }

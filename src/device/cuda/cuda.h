@@ -22,7 +22,6 @@ struct cuda_launch {
 
 struct cuda_limits {
     uint32_t n_sms, shared_bytes, capability; // capability 90 = 9.0
-    uint64_t l2_bytes;
 };
 
 struct cuda_plan {

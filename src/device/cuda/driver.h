@@ -22,11 +22,9 @@ typedef void *cu_exec;     // a handle
 
 enum {
     CU_OUT_OF_MEMORY = 2,
-    CU_NO_DEVICE = 100,
     CU_NOT_READY = 600,
     CU_MEMORY_DEVICE = 2,
     CU_ATTRIBUTE_SM_COUNT = 16,
-    CU_ATTRIBUTE_L2_BYTES = 38,
     CU_ATTRIBUTE_MAJOR = 75,
     CU_ATTRIBUTE_MINOR = 76,
     CU_ATTRIBUTE_SHARED_OPTIN = 97,

@@ -50,14 +50,6 @@ static __device__ __forceinline__ bool are_there(const uint4 &v) // four words, 
 {
     return v.x && v.y && v.z && v.w;
 }
-static __device__ __forceinline__ uint4 await_four(const u32 *at)
-{
-    uint4 v;
-    do
-        v = load_four(at);
-    while (!are_there(v));
-    return v;
-}
 
 static __device__ __forceinline__ void open_pairs(const uint4 &v, f32 (&x)[8])
 {
