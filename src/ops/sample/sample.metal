@@ -11,10 +11,9 @@
 #include "device/metal/msl.h"
 #include "ops/sample/sample_metal.h"
 
-#define BINS        256u
-#define DIGITS      3u
-#define COUNTERS    (DIGITS + 2)
-#define WEIGHT_BITS 36u
+#define BINS     256u
+#define DIGITS   3u
+#define COUNTERS (DIGITS + 2)
 
 static u32 order_of(f32 logit) // rises with the logit
 {
@@ -129,7 +128,7 @@ static u64 key_of(f32 logit, u32 id)
 }
 static u64 weight_of(f32 logit, f32 top)
 {
-    return u64(precise::exp(logit - top) * 68719476736.0f); // 2^WEIGHT_BITS
+    return u64(precise::exp(logit - top) * 68719476736.0f); // 2^36
 }
 
 struct past { // the window of the token history
