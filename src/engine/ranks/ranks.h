@@ -22,7 +22,6 @@ enum rank_kind {
     RANK_RESULT,  // from the last rank to rank 0
     RANK_CLOSE,   // round the ring: the engine is closed
     RANK_JOIN,    // round the ring: what the ranks' devices join by
-    N_RANK_KINDS
 };
 #define RANK_BIT(kind) (1u << (kind))
 
