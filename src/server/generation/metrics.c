@@ -112,17 +112,17 @@ void metrics_answer(struct metrics *m, unsigned status)
     pthread_mutex_unlock(&m->lock);
 }
 
-// A label's value: quotes, backslashes and line ends are escaped.
-static void print_label(struct buf *out, const char *name, const char *value)
+// As a label: quotes, backslashes and line ends are escaped.
+static void print_model(struct buf *out, const char *model)
 {
-    buf_printf(out, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
+    buf_text(out, "model_name=\"");
+    for (; *model; model++) {
+        if (*model == '\n')
             buf_text(out, "\\n");
-        else if (*value == '"' || *value == '\\')
-            buf_printf(out, "\\%c", *value);
+        else if (*model == '"' || *model == '\\')
+            buf_printf(out, "\\%c", *model);
         else
-            buf_append(out, value, 1);
+            buf_append(out, model, 1);
     }
     buf_text(out, "\"");
 }
@@ -136,16 +136,16 @@ static void print_histogram(const struct metrics *m, enum metric metric, const c
     for (size_t i = 0; i <= kinds[metric].n_bounds; i++) {
         below += m->histograms[metric].counts[i];
         buf_printf(out, "%s_bucket{", name);
-        print_label(out, "model_name", model);
+        print_model(out, model);
         if (i < kinds[metric].n_bounds)
             buf_printf(out, ",le=\"%g\"} %llu\n", kinds[metric].bounds[i], (unsigned long long)below);
         else
             buf_printf(out, ",le=\"+Inf\"} %llu\n", (unsigned long long)below);
     }
     buf_printf(out, "%s_count{", name);
-    print_label(out, "model_name", model);
+    print_model(out, model);
     buf_printf(out, "} %llu\n%s_sum{", (unsigned long long)m->histograms[metric].n, name);
-    print_label(out, "model_name", model);
+    print_model(out, model);
     buf_printf(out, "} %.9g\n", m->histograms[metric].sum);
 }
 
@@ -159,7 +159,7 @@ static void print_numbers(const struct number *numbers, size_t n, const char *mo
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s{", numbers[i].name, numbers[i].help, numbers[i].name,
                    numbers[i].type, numbers[i].name);
-        print_label(out, "model_name", model);
+        print_model(out, model);
         buf_printf(out, "} %.15g\n", numbers[i].value);
     }
 }
@@ -176,12 +176,12 @@ static void print_finished(const struct metrics *m, const char *model, struct bu
     buf_text(out, "# HELP vllm:request_success_total Finished requests by reason.\n# TYPE "
                   "vllm:request_success_total counter\n");
     buf_text(out, "vllm:request_success_total{finished_reason=\"stop\",");
-    print_label(out, "model_name", model);
+    print_model(out, model);
     buf_printf(out, "} %llu\n",
                (unsigned long long)(m->finished[INGOT_FINISH_EOS] + m->finished[INGOT_FINISH_STOP]));
     for (size_t i = 0; i < 3; i++) {
         buf_printf(out, "vllm:request_success_total{finished_reason=\"%s\",", reasons[i].name);
-        print_label(out, "model_name", model);
+        print_model(out, model);
         buf_printf(out, "} %llu\n", (unsigned long long)m->finished[reasons[i].finish]);
     }
 }

@@ -311,9 +311,9 @@ static bool sort_run(struct sort *s)
     return true;
 }
 
-static bool sorted_list(struct sort *s, enum list_kind kind, struct value *out)
+static bool sorted_list(struct sort *s, struct value *out)
 {
-    if (!sort_run(s) || !value_list_new(s->r, kind, s->n, out))
+    if (!sort_run(s) || !value_list_new(s->r, LIST_PLAIN, s->n, out))
         return false;
     for (size_t i = 0; i < s->n; i++)
         out->list->at[i] = s->at[i].item;
@@ -363,7 +363,7 @@ bool sequence_sort(struct render *r, struct call *c)
     struct list items;
 
     return value_items(r, *c->self, &items) && sort_start(&s, &items, c->arg[2], !c->number[1]) &&
-           sorted_list(&s, LIST_PLAIN, c->out);
+           sorted_list(&s, c->out);
 }
 
 bool sequence_dictsort(struct render *r, struct call *c)
@@ -379,7 +379,7 @@ bool sequence_dictsort(struct render *r, struct call *c)
         return render_fail(r, ERR_INPUT, "dictsort: expected a dict, not %s", value_type_name(*c->self));
     struct value index = value_int(by_value);
     return value_dict_items(r, c->self->dict, LIST_PLAIN, &items) &&
-           sort_start(&s, items.list, &index, !c->number[0]) && sorted_list(&s, LIST_PLAIN, c->out);
+           sort_start(&s, items.list, &index, !c->number[0]) && sorted_list(&s, c->out);
 }
 
 bool sequence_extreme(struct render *r, struct call *c)
@@ -454,7 +454,7 @@ bool sequence_groupby(struct render *r, struct call *c)
     for (size_t i = 0; i < s.n && c->arg[1]->kind != VALUE_ABSENT; i++)
         if (s.at[i].key.list->at[0].kind == VALUE_UNDEFINED)
             s.at[i].key.list->at[0] = *c->arg[1];
-    if (!sorted_list(&s, LIST_PLAIN, &sorted) || !value_list_new(r, LIST_PLAIN, s.n, c->out))
+    if (!sorted_list(&s, &sorted) || !value_list_new(r, LIST_PLAIN, s.n, c->out))
         return false;
     at = sorted.list->at;
     for (size_t i = 1; i <= s.n; i++) {

@@ -136,13 +136,12 @@ static bool read_charsmap(struct tokenizer *t, const json_t *json, struct err *e
 static const char GPT2_REGEX[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-static bool read_behavior(const json_t *json, enum split_behavior otherwise, enum split_behavior *behavior,
-                          struct err *err)
+static bool read_behavior(const json_t *json, enum split_behavior *behavior, struct err *err)
 {
     static const char *const NAMES[] = { "Isolated", "Removed", "Contiguous", "MergedWithPrevious",
                                          "MergedWithNext" };
     struct str name = json_text(json, "behavior");
-    *behavior = otherwise;
+    *behavior = SPLIT_ISOLATED;
     if (!name.at)
         return true;
     for (int i = 0; i < 5; i++)
@@ -184,8 +183,7 @@ static bool read_split(struct tokenizer *t, const json_t *json, struct err *err)
     struct pretoken_step step = { .kind = PRETOKEN_SPLIT, .invert = json_flag(json, "invert", false) };
     struct str pattern;
     bool regex;
-    return read_pattern(json, &pattern, &regex, err) &&
-           read_behavior(json, SPLIT_ISOLATED, &step.behavior, err) &&
+    return read_pattern(json, &pattern, &regex, err) && read_behavior(json, &step.behavior, err) &&
            add_pretoken(t, step, pattern, regex, err);
 }
 
@@ -238,7 +236,7 @@ static bool read_whitespace_split(struct tokenizer *t, const json_t *json, struc
 static bool read_punctuation(struct tokenizer *t, const json_t *json, struct err *err)
 {
     struct pretoken_step step = { .kind = PRETOKEN_SPLIT };
-    return read_behavior(json, SPLIT_ISOLATED, &step.behavior, err) &&
+    return read_behavior(json, &step.behavior, err) &&
            add_pretoken(t, step, STR("[!-/:-@\\[-`{-~\\p{P}]"), true, err);
 }
 
