@@ -5,6 +5,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 #include <openssl/sha.h>
+#include <stdio.h>
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -37,4 +38,10 @@ struct sha256 sha256_take(struct sha256_stream *s)
 
     CHECK(SHA256_Final(sum.at, &s->state) == 1 && SHA256_Init(&s->state) == 1);
     return sum;
+}
+
+void sha256_hex(const struct sha256 *sum, char hex[SHA256_HEX_BYTES])
+{
+    for (size_t i = 0; i < sizeof sum->at; i++)
+        snprintf(hex + 2 * i, 3, "%02x", sum->at[i]);
 }

@@ -60,12 +60,6 @@ static bool identity_of(struct engine *e, struct sha256 *identity, struct err *e
     return true;
 }
 
-static void hex_put(char *to, const struct sha256 *sum)
-{
-    for (size_t i = 0; i < sizeof sum->at; i++)
-        snprintf(to + 2 * i, 3, "%02x", sum->at[i]);
-}
-
 static bool can_move(const struct engine *e, struct err *err)
 {
     if (e->loaded->remote)
@@ -108,8 +102,8 @@ bool ingot_pages_info_fill(struct ingot_engine *engine, struct ingot_pages_info 
     if (ok) {
         const struct stage_shape *shape = &e->loaded->stages[0].shape;
         snprintf(all.version, sizeof all.version, "%s", INGOT_VERSION);
-        hex_put(all.weights, &weights);
-        hex_put(all.identity, &identity);
+        sha256_hex(&weights, all.weights);
+        sha256_hex(&identity, all.identity);
         devices_print(e->loaded, all.devices, sizeof all.devices);
         snprintf(all.cache_types, sizeof all.cache_types, "%s, %s", kv_format_name(shape->k_format),
                  kv_format_name(shape->v_format));

@@ -210,14 +210,13 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     return ok;
 }
 
-bool engine_model_hash(const struct ingot_engine *engine, char hash[MODEL_HASH_BYTES], struct err *err)
+bool engine_model_hash(const struct ingot_engine *engine, char hash[SHA256_HEX_BYTES], struct err *err)
 {
     struct sha256 sum;
 
     if (!kv_persist_model(&engine->inner, &sum, err))
         return false;
-    for (size_t i = 0; i < sizeof sum; i++)
-        snprintf(hash + 2 * i, 3, "%02x", ((const unsigned char *)&sum)[i]);
+    sha256_hex(&sum, hash);
     return true;
 }
 

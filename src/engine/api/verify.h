@@ -1,5 +1,6 @@
 // verify.h - checks every command of the tapes against the plain loops, and prints tapes.
 #pragma once
+#include "base/sha256.h"
 #include "device/tape.h"
 #include "engine/engine.h"
 
@@ -31,8 +32,7 @@ struct verification {
 bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
 
 // A hash of the weights that does not depend on devices, in hexadecimal; of large tensors a sample counts.
-enum { MODEL_HASH_BYTES = 65 };
-bool engine_model_hash(const struct ingot_engine *engine, char hash[MODEL_HASH_BYTES], struct err *err);
+bool engine_model_hash(const struct ingot_engine *engine, char hash[SHA256_HEX_BYTES], struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
 void engine_trace(const struct ingot_engine *engine, FILE *to);

@@ -6,6 +6,7 @@
 
 static void add_file_fact(const struct engine_loaded *l, struct buf *facts)
 {
+    char hex[SHA256_HEX_BYTES];
     struct sha256 digest;
     struct err err;
 
@@ -13,8 +14,8 @@ static void add_file_fact(const struct engine_loaded *l, struct buf *facts)
                (unsigned long long)l->model.weight_bytes);
     if (!kv_persist_identity_of_file(l->file, &digest, &err))
         return;
-    for (size_t i = 0; i < sizeof digest; i++)
-        buf_printf(facts, "%02x", ((const unsigned char *)&digest)[i]);
+    sha256_hex(&digest, hex);
+    buf_text(facts, hex);
 }
 
 bool rank_facts_add(const struct engine *e, const struct stage_shape *s, struct buf *facts, struct err *err)

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "ingot.h"
 
-enum { MOST_BYTES = 1 << 20, MOST_PROBES = 512, FORMAT = 2, HEX_BYTES = 65, HOST_BYTES = 256 };
+enum { MOST_BYTES = 1 << 20, MOST_PROBES = 512, FORMAT = 2, HOST_BYTES = 256 };
 static const double MOST_NUMBER = 1e18;
 
 struct probe_cache {
@@ -181,19 +181,11 @@ struct sha256 probe_cache_link_key(struct device *from, struct device *to)
     return key;
 }
 
-static void to_hex(const struct sha256 *key, char hex[HEX_BYTES])
-{
-    const unsigned char *bytes = (const unsigned char *)key;
-
-    for (size_t i = 0; i < sizeof *key; i++)
-        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
-
 static bool find_numbers(const struct probe_cache *c, const struct sha256 *key, double *numbers, size_t n)
 {
-    char hex[HEX_BYTES];
+    char hex[SHA256_HEX_BYTES];
 
-    to_hex(key, hex);
+    sha256_hex(key, hex);
     json_t *row = c ? json_object_get(c->probes, hex) : NULL;
     if (!json_is_array(row) || json_array_size(row) != n)
         return false;
@@ -208,14 +200,14 @@ static bool find_numbers(const struct probe_cache *c, const struct sha256 *key, 
 
 static void put_numbers(struct probe_cache *c, const struct sha256 *key, const double *numbers, size_t n)
 {
-    char hex[HEX_BYTES];
+    char hex[SHA256_HEX_BYTES];
     json_t *row = c ? json_array() : NULL;
 
     if (!row)
         return;
     if (json_object_size(c->probes) >= MOST_PROBES) // of other models and versions, mostly
         json_object_clear(c->probes);
-    to_hex(key, hex);
+    sha256_hex(key, hex);
     for (size_t i = 0; i < n; i++)
         json_array_append_new(row, json_real(numbers[i]));
     c->changed |= json_object_set_new(c->probes, hex, row) == 0;

@@ -73,7 +73,7 @@ bool record_write(const struct settings *settings, const struct record_answer *w
 {
     struct ingot_prompt *prompt = ingot_prompt_render(what->engine, what->options, (struct ingot_error *)err);
     struct ingot_engine_info info;
-    char hash[MODEL_HASH_BYTES];
+    char hash[SHA256_HEX_BYTES];
     size_t n = 0;
 
     const uint32_t *tokens = prompt ? ingot_prompt_tokens(prompt, &n, (struct ingot_error *)err) : NULL;

@@ -112,7 +112,7 @@ static bool ask(struct ingot_engine *engine, struct replay *p, struct ingot_resu
 {
     struct ingot_request_options o = p->record->options;
     struct ingot_engine_info info;
-    char hash[MODEL_HASH_BYTES];
+    char hash[SHA256_HEX_BYTES];
 
     ingot_engine_info(engine, &info);
     p->n_vocab = info.n_vocab;

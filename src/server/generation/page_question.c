@@ -30,8 +30,7 @@ bool page_question_salt(const char *salt, char to[PAGE_SALT_BYTES])
     sha256_add(s, salt, strlen(salt));
     struct sha256 sum = sha256_take(s);
     sha256_close(s);
-    for (size_t i = 0; i < sizeof sum.at; i++)
-        snprintf(to + 2 * i, 3, "%02x", sum.at[i]);
+    sha256_hex(&sum, to);
     return true;
 }
 
