@@ -4,7 +4,6 @@
 // that of cross-encoders, the sigmoid of the head's one row.
 #include "engine/pool.h"
 #include <math.h>
-#include <stddef.h>
 #include "base/mem.h"
 #include "engine/request.h"
 #include "engine/stage/remote.h"
@@ -24,8 +23,7 @@ struct pool_room {
     uint32_t n_labels;
 };
 
-#define FILE_TENSOR(e, field) \
-    (e)->loaded->model.tensors[offsetof(struct model_weights, field) / sizeof(void *)]
+#define FILE_TENSOR(e, field) MODEL_TENSOR(&(e)->loaded->model, field)
 
 // ---- what requests share
 

@@ -14,8 +14,8 @@ enum { N_TABLES = 2 };
 // token. NULL: the model has none.
 static void find_tables(const struct model *m, const struct file_tensor *tables[N_TABLES])
 {
-    tables[0] = m->tied ? NULL : m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
-    tables[1] = m->tensors[offsetof(struct model_weights, input_embed) / sizeof(void *)];
+    tables[0] = m->tied ? NULL : MODEL_TENSOR(m, embed);
+    tables[1] = MODEL_TENSOR(m, input_embed);
 }
 
 static uint64_t active_parameters(const struct model *m)

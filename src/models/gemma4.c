@@ -76,11 +76,10 @@ static const struct config_key config[] = {
 #define LAYER "model.layers.%u."
 #define NORM(field, gguf_name, json_name, n_cols) \
     L(field, "blk.%u." gguf_name ".weight", LAYER json_name ".weight", ONE, n_cols)
-#define GLOBAL(field, gguf_name, json_name, n_rows, n_cols)                                 \
-    {                                                                                       \
-        .place = offsetof(struct model_weights, field) / sizeof(void *), .gguf = gguf_name, \
-        .json = "model." json_name, .rows = n_rows, .cols = n_cols,                         \
-        .when = OWN_DIM(struct gemma4_config, n_inputs)                                     \
+#define GLOBAL(field, gguf_name, json_name, n_rows, n_cols)                                         \
+    {                                                                                               \
+        .place = MODEL_PLACE(field), .gguf = gguf_name, .json = "model." json_name, .rows = n_rows, \
+        .cols = n_cols, .when = OWN_DIM(struct gemma4_config, n_inputs)                             \
     }
 #define OWN(field, gguf_name, json_name, n_rows, n_cols, ...)                                             \
     {                                                                                                     \

@@ -581,7 +581,7 @@ bool model_bind_tensor(struct model *m, const struct weight_key *row, uint32_t l
 
     if (!t && (k->flags & WEIGHT_TIED)) {
         m->tied = true;
-        *place = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+        *place = MODEL_TENSOR(m, embed);
         return true;
     }
     if (!t && (k->flags & WEIGHT_OPTIONAL))

@@ -4,6 +4,7 @@
 // Nothing here knows a device: the engine passes the weights in, per stage. A stage is a range of layers; the
 // first one also embeds, the last one also has the head.
 #pragma once
+#include <stddef.h>
 #include "format/model_file.h"
 #include "ops/activate/activate.h"
 #include "device/pages.h"
@@ -57,6 +58,8 @@ enum {
     N_LAYER_WEIGHTS = sizeof(struct layer_weights) / sizeof(void *),
     MODEL_TURNED_ROWS = 4096, // at most, where what is transposed is in blocks
 };
+#define MODEL_PLACE(field)     (offsetof(struct model_weights, field) / sizeof(void *))
+#define MODEL_TENSOR(m, field) ((m)->tensors[MODEL_PLACE(field)]) // of the file; NULL: absent
 
 struct arch;
 

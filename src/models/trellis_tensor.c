@@ -160,8 +160,7 @@ bool trellis_is_product(const struct weight_key *k)
 {
     static const size_t products[] = { LAYER_PLACE(q),    LAYER_PLACE(k),  LAYER_PLACE(v),   LAYER_PLACE(o),
                                        LAYER_PLACE(gate), LAYER_PLACE(up), LAYER_PLACE(down) };
-    bool is = (!k->per_layer && k->place == offsetof(struct model_weights, head) / sizeof(void *)) ||
-              is_of_experts(k);
+    bool is = (!k->per_layer && k->place == MODEL_PLACE(head)) || is_of_experts(k);
 
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         is |= k->per_layer && k->place == products[i];

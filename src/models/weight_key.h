@@ -94,7 +94,7 @@ struct weight_key {
         .per_layer = of_layer, .place = own_place, .gguf = gguf_name, .json = json_name, \
         .rows = DIM_##n_rows, .cols = DIM_##n_cols, .flags = 0 __VA_ARGS__               \
     }
-#define W(field, ...) WEIGHT_KEY(offsetof(struct model_weights, field) / sizeof(void *), false, __VA_ARGS__)
+#define W(field, ...) WEIGHT_KEY(MODEL_PLACE(field), false, __VA_ARGS__)
 #define L(field, ...) WEIGHT_KEY(offsetof(struct layer_weights, field) / sizeof(void *), true, __VA_ARGS__)
 
 // For the last argument of L.

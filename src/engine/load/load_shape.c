@@ -1,6 +1,5 @@
 // load_shape.c - see load_shape.h.
 #include "engine/load/load_shape.h"
-#include <stddef.h>
 #include <string.h>
 #include "base/log.h"
 #include "device/cpu/cpu.h"
@@ -36,8 +35,7 @@ static uint32_t choose_outputs(const struct engine_loaded *l)
 // An encoder reads a text in one step.
 static bool fit_texts(struct engine_loaded *l, struct err *err)
 {
-    const struct file_tensor *positions =
-        l->model.tensors[offsetof(struct model_weights, position_embed) / sizeof(void *)];
+    const struct file_tensor *positions = MODEL_TENSOR(&l->model, position_embed);
 
     if (!within("the context of an encoder", l->n_context, LARGEST_ROWS, err))
         return false;

@@ -1,6 +1,5 @@
 // load_split.c - see load_split.h.
 #include "engine/load/load_split.h"
-#include <stddef.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -101,8 +100,7 @@ uint64_t load_split_inbox(const struct engine_loaded *l, const struct stage_shap
                                 .max_outputs = shape->max_outputs };
 
     for (uint32_t r = 0; r < l->n_parts; r++)
-        x.part_cols[r] =
-            (uint32_t)l->parts[r].tensors[offsetof(struct model_weights, head) / sizeof(void *)]->dims[0];
+        x.part_cols[r] = (uint32_t)MODEL_TENSOR(&l->parts[r], head)->dims[0];
     return exchanges_by_itself(&l->devices) ? exchange_inbox_bytes(&x, i) : 0;
 }
 
@@ -122,10 +120,9 @@ uint64_t load_split_weights(const struct engine_loaded *l, const struct stage_sh
 static struct communicator_shape communicator_shape(const struct engine_loaded *l)
 {
     struct communicator_shape shape = { .n = l->n_parts, .max_rows = l->max_outputs };
-    size_t head = offsetof(struct model_weights, head) / sizeof(void *);
 
     for (uint32_t i = 0; i < l->n_parts; i++)
-        shape.part_cols[i] = (uint32_t)l->parts[i].tensors[head]->dims[0];
+        shape.part_cols[i] = (uint32_t)MODEL_TENSOR(&l->parts[i], head)->dims[0];
     return shape;
 }
 

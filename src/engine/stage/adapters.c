@@ -1,7 +1,6 @@
 // adapters.c - see adapters.h.
 #include "engine/stage/adapters.h"
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
 #include "engine/stage/stage.h"
@@ -313,7 +312,7 @@ bool adapters_attach(struct stage *s, const struct adapters *all, struct err *er
         if (!attach(s, all, at, &s->layers[i], err))
             return err_prefix(err, "adapters of layer %u", at.layer);
     }
-    struct weight_place head = { false, 0, offsetof(struct model_weights, head) / sizeof(void *) };
+    struct weight_place head = { false, 0, MODEL_PLACE(head) };
     return attach(s, all, head, &s->parts.weights.head, err) || err_prefix(err, "adapters of the head");
 }
 

@@ -1,6 +1,5 @@
 // place.c - see place.h.
 #include "engine/stage/place.h"
-#include <stddef.h>
 #include "base/log.h"
 #include "engine/stage/away.h"
 #include "engine/stage/devices.h"
@@ -91,10 +90,10 @@ static uint64_t copied_bytes(const struct file_tensor *t)
 // Of the layer that drafts, beside the last layers; its embedding may be the first stage's.
 static uint64_t draft_weights(const struct model *m, uint64_t (*bytes_of)(const struct file_tensor *t))
 {
-    const size_t first = offsetof(struct model_weights, draft_embed_norm) / sizeof(void *);
+    const size_t first = MODEL_PLACE(draft_embed_norm);
     uint64_t bytes = 0;
 
-    for (size_t i = first; i <= offsetof(struct model_weights, draft_head) / sizeof(void *); i++)
+    for (size_t i = first; i <= MODEL_PLACE(draft_head); i++)
         bytes += bytes_of(m->tensors[i]);
     for (uint32_t i = 0; i < m->n_places; i++)
         bytes += bytes_of(model_layer(m, m->config.n_layers)[i]);
@@ -105,16 +104,13 @@ static uint64_t draft_weights(const struct model *m, uint64_t (*bytes_of)(const 
 static uint64_t range_weights(const struct model *m, struct layer_range layers,
                               uint64_t (*bytes_of)(const struct file_tensor *t))
 {
-    const struct file_tensor *const *globals = m->tensors;
     uint64_t bytes = 0;
 
     if (layers.first == 0)
-        bytes += bytes_of(globals[offsetof(struct model_weights, embed) / sizeof(void *)]) +
-                 bytes_of(globals[offsetof(struct model_weights, input_embed) / sizeof(void *)]) +
-                 bytes_of(globals[offsetof(struct model_weights, input_proj) / sizeof(void *)]);
+        bytes += bytes_of(MODEL_TENSOR(m, embed)) + bytes_of(MODEL_TENSOR(m, input_embed)) +
+                 bytes_of(MODEL_TENSOR(m, input_proj));
     if (layers.last == m->config.n_layers)
-        bytes += bytes_of(globals[offsetof(struct model_weights, out_norm) / sizeof(void *)]) +
-                 bytes_of(globals[offsetof(struct model_weights, head) / sizeof(void *)]);
+        bytes += bytes_of(MODEL_TENSOR(m, out_norm)) + bytes_of(MODEL_TENSOR(m, head));
     for (uint32_t l = layers.first; l < layers.last; l++)
         for (uint32_t i = 0; i < m->n_places; i++)
             bytes += bytes_of(model_layer(m, l)[i]);
@@ -184,7 +180,7 @@ static uint64_t layer_scratch(const struct model *m, struct layer_range layers)
 // Columns of what a row that has logits takes: the first of several ranks puts them together.
 static uint64_t logits_cols(const struct model *m)
 {
-    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    const struct file_tensor *head = MODEL_TENSOR(m, head);
 
     return (m->rank == 0 ? 4ull * m->config.n_vocab : 0) + (m->n_ranks ? head->dims[0] : 0);
 }

@@ -209,13 +209,13 @@ static bool take_encoder_rows(struct stage *s, const struct model *m, struct sta
                               struct err *err)
 {
     struct model_weights *w = &s->parts.weights;
-    const struct file_tensor *const *t =
-        m->tensors + offsetof(struct model_weights, position_embed) / sizeof(void *);
+    const struct file_tensor *position = MODEL_TENSOR(m, position_embed), *type = MODEL_TENSOR(m, type_embed),
+                             *norm = MODEL_TENSOR(m, embed_norm), *bias = MODEL_TENSOR(m, embed_norm_bias);
 
-    return s->parts.first > 0 || (take_into(s, t[0], WEIGHT_ROWS, &w->position_embed, progress, err) &&
-                                  take_into(s, t[1], WEIGHT_ROWS, &w->type_embed, progress, err) &&
-                                  take_into(s, t[2], WEIGHT_PRODUCT, &w->embed_norm, progress, err) &&
-                                  take_into(s, t[3], WEIGHT_PRODUCT, &w->embed_norm_bias, progress, err));
+    return s->parts.first > 0 || (take_into(s, position, WEIGHT_ROWS, &w->position_embed, progress, err) &&
+                                  take_into(s, type, WEIGHT_ROWS, &w->type_embed, progress, err) &&
+                                  take_into(s, norm, WEIGHT_PRODUCT, &w->embed_norm, progress, err) &&
+                                  take_into(s, bias, WEIGHT_PRODUCT, &w->embed_norm_bias, progress, err));
 }
 
 // What the layers' inputs are made of, in the first stage.
@@ -223,12 +223,12 @@ static bool take_inputs(struct stage *s, const struct model *m, struct stage_pro
                         struct err *err)
 {
     struct model_weights *w = &s->parts.weights;
-    const struct file_tensor *const *t =
-        m->tensors + offsetof(struct model_weights, input_embed) / sizeof(void *);
+    const struct file_tensor *embed = MODEL_TENSOR(m, input_embed), *proj = MODEL_TENSOR(m, input_proj),
+                             *norm = MODEL_TENSOR(m, input_norm);
 
-    return s->parts.first > 0 || (take_into(s, t[0], WEIGHT_ROWS, &w->input_embed, progress, err) &&
-                                  take_into(s, t[1], WEIGHT_PRODUCT, &w->input_proj, progress, err) &&
-                                  take_into(s, t[2], WEIGHT_PRODUCT, &w->input_norm, progress, err));
+    return s->parts.first > 0 || (take_into(s, embed, WEIGHT_ROWS, &w->input_embed, progress, err) &&
+                                  take_into(s, proj, WEIGHT_PRODUCT, &w->input_proj, progress, err) &&
+                                  take_into(s, norm, WEIGHT_PRODUCT, &w->input_norm, progress, err));
 }
 
 // The stage before, on the same device, has the head and may have the embedding.
@@ -236,17 +236,15 @@ static bool take_draft(struct stage *s, const struct stage *before, struct stage
                        struct err *err)
 {
     const struct model *m = s->parts.model;
-    const struct file_tensor *const *t =
-        m->tensors + offsetof(struct model_weights, draft_embed_norm) / sizeof(void *);
-    const struct file_tensor *embed =
-        m->tensors[offsetof(struct model_weights, draft_embed) / sizeof(void *)];
+    const struct file_tensor *const *t = &MODEL_TENSOR(m, draft_embed_norm);
+    const struct file_tensor *embed = MODEL_TENSOR(m, draft_embed);
     struct model_weights *w = &s->parts.weights;
 
     w->out_norm = before->parts.weights.out_norm;
     w->draft_embed = before->parts.weights.embed;
     w->draft_head = before->parts.weights.head;
     if (!embed && !w->draft_embed)
-        embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+        embed = MODEL_TENSOR(m, embed);
     return take_frequencies(s, m, err) && take_layers(s, progress, err) &&
            take_into(s, t[0], WEIGHT_PRODUCT, &w->draft_embed_norm, progress, err) &&
            take_into(s, t[1], WEIGHT_PRODUCT, &w->draft_hidden_norm, progress, err) &&
@@ -275,9 +273,9 @@ static bool take_weights(struct stage *s, const struct stage_plan *plan, struct 
         return take_layers(s, progress, err);
     if (s->is_draft)
         return take_draft(s, plan->before, progress, err);
-    const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
-    const struct file_tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
-    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    const struct file_tensor *embed = MODEL_TENSOR(m, embed);
+    const struct file_tensor *norm = MODEL_TENSOR(m, out_norm);
+    const struct file_tensor *head = MODEL_TENSOR(m, head);
     if (!take_frequencies(s, m, err) || !take_inputs(s, m, progress, err) ||
         !take_encoder_rows(s, m, progress, err) ||
         (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
@@ -436,7 +434,7 @@ static bool make_buffers(struct stage *s, const struct stage *before, const stru
     const struct stage_shape *h = &s->shape;
     struct device *d = s->device;
     const struct model *m = s->parts.model;
-    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    const struct file_tensor *head = MODEL_TENSOR(m, head);
     bool last = ((s->parts.last == c->n_layers && !s->is_experts) || s->is_draft) && m->rank == 0;
 
     s->parts.block = &s->block;

@@ -151,7 +151,7 @@ static bool refuse(const struct adapter *a, const char *module, const char *why,
 static bool key_fits(const struct adapter *a, const struct weight_key *k, const char *module, struct err *err)
 {
     const struct weight_slice *slice = slice_of(a, k);
-    bool is_head = k->place == offsetof(struct model_weights, head) / sizeof(void *);
+    bool is_head = k->place == MODEL_PLACE(head);
 
     if (k->stack && !slice)
         return refuse(a, module, "a stack of matrices, as of experts", err);

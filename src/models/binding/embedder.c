@@ -1,6 +1,5 @@
 // embedder.c - see embedder.h.
 #include "models/binding/embedder.h"
-#include <stddef.h>
 #include "models/arch.h"
 
 enum { LABELS_MAX = 2, VECTOR_MAX = 65536 };
@@ -126,7 +125,7 @@ bool embedder_check(const struct model *m, struct err *err)
 {
     bool dense = m->embedder.n_hidden > 0;
 
-    if (dense && !m->tensors[offsetof(struct model_weights, embed_dense) / sizeof(void *)])
+    if (dense && !MODEL_TENSOR(m, embed_dense))
         return err_set(err, ERR_UNSUPPORTED,
                        "%s: there is a product behind pooling (2_Dense); ingot runs %s models without",
                        model_file_path(m->file), m->arch->name);

@@ -4,13 +4,7 @@
 // Which of these is chosen once, by the context that the engine has: it must not change between the steps of
 // a sequence.
 #include "models/binding/model_rope.h"
-#include <stddef.h>
 #include "base/mem.h"
-
-static const struct file_tensor *global(const struct model *m, size_t offset)
-{
-    return m->tensors[offset / sizeof(void *)];
-}
 
 static bool take_tensor(const struct file_tensor *t, float **list, uint32_t n)
 {
@@ -53,12 +47,11 @@ static bool read_divisors(const struct model *m, uint32_t table, uint32_t n_cont
 {
     const struct rope_config *r = &m->config.rope[table];
     bool is_long = n_context > r->original_context;
-    const struct file_tensor *t = global(m, offsetof(struct model_weights, rope_divisors));
+    const struct file_tensor *t = MODEL_TENSOR(m, rope_divisors);
 
     *list = NULL;
     if (r->type == ROPE_LONG) {
-        t = global(m, is_long ? offsetof(struct model_weights, rope_long)
-                              : offsetof(struct model_weights, rope_short));
+        t = is_long ? MODEL_TENSOR(m, rope_long) : MODEL_TENSOR(m, rope_short);
         if (!t)
             return model_rope_list(m, is_long, list, err);
     }

@@ -103,13 +103,12 @@ static void count(struct model *m, const struct file_tensor *t)
     m->draft_bytes += trellis_kept_bytes(t);
 }
 
-#define TENSOR(m, field) ((m)->tensors[offsetof(struct model_weights, field) / sizeof(void *)])
 static void take(struct model *m)
 {
-    if (is_copy(TENSOR(m, draft_embed), TENSOR(m, embed)))
-        TENSOR(m, draft_embed) = NULL;
-    if (is_copy(TENSOR(m, draft_head), TENSOR(m, head)))
-        TENSOR(m, draft_head) = NULL;
+    if (is_copy(MODEL_TENSOR(m, draft_embed), MODEL_TENSOR(m, embed)))
+        MODEL_TENSOR(m, draft_embed) = NULL;
+    if (is_copy(MODEL_TENSOR(m, draft_head), MODEL_TENSOR(m, head)))
+        MODEL_TENSOR(m, draft_head) = NULL;
     for (uint32_t i = 0; i < DRAFT_LAYER_KEYS; i++)
         count(m, m->tensors[draft_layer_keys(m)[i].place]);
     for (uint32_t i = 0; i < m->n_places; i++)

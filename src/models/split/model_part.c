@@ -59,9 +59,7 @@ static enum cut_side latent_side_of(uint32_t dim)
 static enum cut_side side_of(const struct model *m, const struct weight_key *k, uint32_t dim)
 {
     if (!k->per_layer)
-        return k->place == offsetof(struct model_weights, head) / sizeof(void *) && dim == DIM_VOCAB
-                   ? SIDE_VOCAB
-                   : SIDE_WHOLE;
+        return k->place == MODEL_PLACE(head) && dim == DIM_VOCAB ? SIDE_VOCAB : SIDE_WHOLE;
     switch (dim) {
     case DIM_Q:
         return SIDE_Q;
