@@ -1,20 +1,12 @@
 // test_cgroup.c - quotas of processors and limits of memory: both versions, groups above, and files that say
 // nothing.
-#include "testing.h"
-#include <stdlib.h>
-#include <sys/stat.h>
+#include "folder.h"
 #include "base/cgroup.h"
 #include "base/thread_pool.h"
 
-static char root[] = "/tmp/ingot-cgroup-XXXXXX";
-
 static void put(const char *path, const char *text)
 {
-    char command[512];
-
-    snprintf(command, sizeof command, "mkdir -p $(dirname %s/%s) && printf '%%s' '%s' > %s/%s", root, path,
-             text, root, path);
-    assert_int_equal(system(command), 0);
+    shell("mkdir -p $(dirname %s/%s) && printf '%%s' '%s' > %s/%s", folder, path, text, folder, path);
 }
 
 // What a process in the groups of `membership` may use.
@@ -23,8 +15,8 @@ static unsigned cpus(const char *membership)
     char path[128];
 
     put("membership", membership);
-    snprintf(path, sizeof path, "%s/membership", root);
-    return cgroup_n_cpus(path, root);
+    snprintf(path, sizeof path, "%s/membership", folder);
+    return cgroup_n_cpus(path, folder);
 }
 
 static void version_2_is_read_up_to_the_mount(void **state)
@@ -57,7 +49,7 @@ static void version_1_is_read(void **state)
 static void nonsense_is_no_quota(void **state)
 {
     (void)state;
-    assert_int_equal(cgroup_n_cpus("/nowhere", root), 0);
+    assert_int_equal(cgroup_n_cpus("/nowhere", folder), 0);
     assert_int_equal(cpus("nonsense\n:\n::\n0:\n"), 0);
     put("n/cpu.max", "100000 0\n");
     assert_int_equal(cpus("0::/n\n"), 0);
@@ -72,8 +64,8 @@ static uint64_t memory(const char *membership)
     char path[128];
 
     put("membership", membership);
-    snprintf(path, sizeof path, "%s/membership", root);
-    return cgroup_memory_bytes(path, root);
+    snprintf(path, sizeof path, "%s/membership", folder);
+    return cgroup_memory_bytes(path, folder);
 }
 
 static void the_least_memory_counts(void **state)
@@ -91,7 +83,7 @@ static void the_least_memory_counts(void **state)
     assert_int_equal(memory("5:cpu:/m/g\n4:memory:/v\n"), 2147483648);
     put("memory/v/memory.limit_in_bytes", "much\n");
     assert_int_equal(memory("4:memory:/v\n"), 0);
-    assert_int_equal(cgroup_memory_bytes("/nowhere", root), 0);
+    assert_int_equal(cgroup_memory_bytes("/nowhere", folder), 0);
 }
 
 static void threads_are_capped(void **state)
@@ -105,21 +97,6 @@ static void threads_are_capped(void **state)
     assert_int_equal(thread_count_capped(UINT32_MAX), n);
 }
 
-static int make_root(void **state)
-{
-    (void)state;
-    return !mkdtemp(root);
-}
-
-static int remove_root(void **state)
-{
-    char command[128];
-    (void)state;
-
-    snprintf(command, sizeof command, "rm -r %s", root);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,5 +106,5 @@ int main(void)
         cmocka_unit_test(the_least_memory_counts),
         cmocka_unit_test(threads_are_capped),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -1,9 +1,7 @@
 // test_energy.c - counters of energy in a folder as Linux shows them: sums, wraps, and what cannot be read.
 #include "base/energy.h"
 #include <sys/stat.h>
-#include "testing.h"
-
-static char folder[] = "/tmp/ingot-energy-XXXXXX";
+#include "folder.h"
 
 static void write_counter(const char *package, const char *name, const char *text)
 {
@@ -66,17 +64,11 @@ static void what_cannot_be_read_is_no_source(void **state)
     energy_close(&m);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : 1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packages_are_summed_and_wraps_are_seen),
         cmocka_unit_test(what_cannot_be_read_is_no_source),
     };
-    return cmocka_run_group_tests(tests, make_folder, NULL);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -153,7 +153,7 @@ static void weights_of_ranges_add_up(void **state)
     struct ingot_engine *engine = open_or_fail(&o);
     const struct model *m = &engine->inner.loaded->model;
     const struct stage_shape *shape = &engine->inner.loaded->stages[0].shape;
-    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    const struct file_tensor *head = MODEL_TENSOR(m, head);
     struct place_memory whole = place_memory(m, shape, NULL),
                         first = place_range_memory(m, shape, (struct layer_range){ 0, 1 }),
                         rest = place_range_memory(m, shape, (struct layer_range){ 1, m->config.n_layers });

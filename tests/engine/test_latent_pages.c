@@ -1,28 +1,12 @@
 // test_latent_pages.c - pages of keys without values (latent attention) in the engine: what they weigh,
 // shared prefixes, pages on disk, sessions in files, pauses, stages; answers have the bits that they have
 // without all that.
-#include <stdlib.h>
-#include <unistd.h>
+#include "folder.h"
 #include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/deepseek3/model.gguf"
 enum { N_PROMPT = 70, N_NEW = 8, N_VOCAB = 257, N_AT_ONCE = 6, N_SHORT = 28, MOST_STEPS = 2000 };
 enum { N_LAYERS = 3, KEY_DIMS = 36 + 10 }; // of the model
-
-static char folder[] = "/tmp/ingot-latent-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
 
 static struct ingot_engine_options options(void)
 {
@@ -218,5 +202,5 @@ int main(void)
         cmocka_unit_test(pages_outlive_the_process),  cmocka_unit_test(a_session_goes_on_from_its_file),
         cmocka_unit_test(a_paused_request_goes_on),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

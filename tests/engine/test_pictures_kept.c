@@ -1,34 +1,8 @@
 // test_pictures_kept.c - pictures beyond the request that showed them: in pages on disk, in sessions in
 // files, and cut once for several requests.
-#include <dirent.h>
-#include <stdlib.h>
-#include <unistd.h>
 #include "engine/tiles.h"
+#include "folder.h"
 #include "models/golden_pictures.h"
-
-static char directory[64];
-
-static int make_directory(void **state)
-{
-    (void)state;
-    snprintf(directory, sizeof directory, "/tmp/ingot-pictures-XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-    DIR *dir = opendir(directory);
-    char path[512];
-
-    (void)state;
-    for (const struct dirent *d; (d = readdir(dir));) {
-        snprintf(path, sizeof path, "%s/%s", directory, d->d_name);
-        if (d->d_name[0] != '.')
-            unlink(path);
-    }
-    closedir(dir);
-    return rmdir(directory);
-}
 
 struct picture_answer {
     uint32_t n, tokens[8];
@@ -71,7 +45,7 @@ static struct ingot_engine *open_kept(const struct picture_files *files)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
 
-    o.cache_dir = directory;
+    o.cache_dir = folder;
     return open_eyes(files, o);
 }
 
@@ -115,7 +89,7 @@ static void a_session_with_a_picture_goes_through_a_file(void **state)
 
     (void)state;
     case_open(&c, "smolvlm");
-    snprintf(path, sizeof path, "%s/session", directory);
+    snprintf(path, sizeof path, "%s/session", folder);
     struct ingot_engine *engine = open_eyes(&picture_files[1], ingot_engine_defaults());
     struct ingot_session *session = ingot_session_create(engine, &error);
     struct picture_answer first = ask(engine, &c, session);
@@ -216,10 +190,9 @@ static void each_picture_is_split_or_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pages_of_a_picture_outlive_the_engine, make_directory,
-                                        remove_directory),
-        cmocka_unit_test_setup_teardown(a_session_with_a_picture_goes_through_a_file, make_directory,
-                                        remove_directory),
+        cmocka_unit_test_setup_teardown(pages_of_a_picture_outlive_the_engine, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(a_session_with_a_picture_goes_through_a_file, folder_make,
+                                        folder_remove),
         cmocka_unit_test(requests_share_what_a_picture_was_cut_into),
         cmocka_unit_test(each_picture_is_split_or_not),
     };

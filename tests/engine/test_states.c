@@ -1,8 +1,6 @@
 // test_states.c - models whose layers carry a state: the same bits in any chunks and any company, from a kept
 // state, after a pause, from disk and from a session's file.
-#include <dirent.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "folder.h"
 #include "open_engine.h"
 
 enum { MOST = 224, N_NEW = 6, N_COMPARED = 96, MOST_STEPS = 2000 };
@@ -10,29 +8,6 @@ enum { MOST = 224, N_NEW = 6, N_COMPARED = 96, MOST_STEPS = 2000 };
 static const char *const models[] = { "lfm2",      "lfm2moe",       "qwen35",
                                       "qwen35moe", "granitehybrid", "nemotronh-moe" };
 enum { N_MODELS = sizeof models / sizeof *models };
-
-static char folder[] = "/tmp/ingot-states-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    DIR *dir = opendir(folder);
-    char path[512];
-
-    (void)state;
-    for (const struct dirent *d; (d = readdir(dir));) {
-        snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
-        if (d->d_name[0] != '.')
-            unlink(path);
-    }
-    closedir(dir);
-    return rmdir(folder);
-}
 
 static struct ingot_engine_options options_of(const char *model)
 {
@@ -439,5 +414,5 @@ int main(void)
         cmocka_unit_test(a_session_comes_back_from_a_file),
         cmocka_unit_test(states_come_back_from_disk),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

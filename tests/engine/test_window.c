@@ -1,29 +1,14 @@
 // test_window.c - layers with a window have pages of their own, let go behind it: the memory is what
 // the formula says, and every bit is that of one step over all tokens, where nothing is let go. In any
 // chunks, company and splits, after a pause, from a kept beginning, from disk, a session's file, with drafts.
-#include <unistd.h>
 #include "engine/api.h"
 #include "engine/kv/kv_window.h"
 #include "engine/session.h"
+#include "folder.h"
 #include "format/gguf_write.h"
 #include "open_engine.h"
 
 enum { MOST = 480, MOST_NEW = 200, N_COMPARED = 96, CONTEXT = 512, MOST_STEPS = 5000, PAGE = PAGE_TOKENS };
-
-static char folder[] = "/tmp/ingot-window-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
 
 static const struct windowed_model {
     const char *name, *key;
@@ -653,5 +638,5 @@ int main(void)
         cmocka_unit_test(pages_move_to_another_engine),
         cmocka_unit_test(drafts_do_not_change_a_bit),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/str.h"
+#include "folder.h"
 #include "format/gguf_write.h"
 #include "models/model.h"
 
@@ -24,21 +25,7 @@ struct change {
     const char *head;       // name of "lm_head.weight"
 };
 
-static char folder[32], path[64], message[504];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/ingot-says-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    shell("rm -r %s", folder);
-    return 0;
-}
+static char path[64], message[504];
 
 static void write_values(struct gguf_writer *w, const struct model_file *from, const struct change *c)
 {
@@ -584,5 +571,5 @@ int main(void)
         cmocka_unit_test(language_models_beside_towers_are_found),
         cmocka_unit_test(unknown_architectures_are_named),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -1,25 +1,17 @@
 // test_serve_rerank.c - embedding models and rerankers with random weights behind the server, written by
 // `synth`.
 #include <math.h>
+#include "folder.h"
 #include "server/shared.h"
 
 static char path[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
-    snprintf(path, sizeof path, "/tmp/ingot-rerank-XXXXXX");
-    if (!mkdtemp(path))
-        return -1;
-    strcat(path, "/toy.gguf");
-    return 0;
-}
+    int result = folder_make(state);
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    shell("rm -r %.*s", (int)(strlen(path) - strlen("/toy.gguf")), path);
-    return 0;
+    snprintf(path, sizeof path, "%s/toy.gguf", folder);
+    return result;
 }
 
 static void serve_toy(const char *shape)
@@ -126,5 +118,5 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(documents_come_by_their_score),
                                         cmocka_unit_test(an_encoder_embeds_and_does_not_chat),
                                         cmocka_unit_test(the_program_scores_lines) };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, folder_remove);
 }

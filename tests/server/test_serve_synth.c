@@ -1,5 +1,6 @@
 // test_serve_synth.c - a model with random weights can be chatted with and served: one of each architecture,
 // written by `synth`.
+#include "folder.h"
 #include "server/shared.h"
 
 static const char *const toys[] = { "toy", "toy-qwen2", "toy-qwen3" };
@@ -7,19 +8,10 @@ static char path[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
-    snprintf(path, sizeof path, "/tmp/ingot-synth-XXXXXX");
-    if (!mkdtemp(path))
-        return -1;
-    strcat(path, "/toy.gguf");
-    return 0;
-}
+    int result = folder_make(state);
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    shell("rm -r %.*s", (int)(strlen(path) - strlen("/toy.gguf")), path);
-    return 0;
+    snprintf(path, sizeof path, "%s/toy.gguf", folder);
+    return result;
 }
 
 static void make(const char *shape)
@@ -63,5 +55,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(each_can_be_chatted_with),
                                         cmocka_unit_test(each_can_be_served) };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, folder_remove);
 }
