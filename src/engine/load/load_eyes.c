@@ -27,7 +27,6 @@ static bool find_eyes(struct engine_loaded *l, const struct model_file **file, s
     return ok;
 }
 
-// A file that was found and not asked for must not keep the model from reading text.
 bool load_eyes_open(struct engine *e, struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     const struct model_file *file;
@@ -46,7 +45,6 @@ bool load_eyes_open(struct engine *e, struct engine_loaded *l, struct stage_shap
     return true;
 }
 
-// What the eyes will need. An error is told by open_eyes, or is none.
 void load_eyes_count(struct engine_loaded *l, struct stage_shape *shape)
 {
     const struct model_file *file;

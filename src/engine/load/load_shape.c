@@ -159,7 +159,6 @@ static void say_what_ranks_leave_out(const struct engine_loaded *l)
                  "the text");
 }
 
-// As the first device computes; the others may differ in what is exact.
 bool load_shape_choose(const struct engine *e, struct stage_shape *shape, struct err *err)
 {
     const struct engine_loaded *l = e->loaded;
