@@ -13,7 +13,7 @@ static bool begin(struct cuda *c, struct err *err)
     const struct driver *cu = c->cu;
     void *room = NULL;
 
-    if (!cuda_check(c, cu->context_set(c->context), "choosing the device", err) ||
+    if (!cuda_use(c, err) ||
         (!b->stream &&
          !cuda_check(c, cu->stream_create(&b->stream, CU_STREAM_NON_BLOCKING), "a stream", err)) ||
         (!b->behind && !cuda_check(c, cu->event_create(&b->behind, CU_EVENT_NO_TIMING), "an event", err)) ||

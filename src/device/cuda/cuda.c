@@ -30,7 +30,7 @@ cu_function cuda_function(struct cuda *c, const char *name)
     return NULL;
 }
 
-static bool use(struct cuda *c, struct err *err)
+bool cuda_use(const struct cuda *c, struct err *err)
 {
     return cuda_check(c, c->cu->context_set(c->context), "choosing the device", err);
 }
@@ -52,7 +52,7 @@ static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struc
     cu_address at = 0;
     void *host = NULL;
 
-    if (!use(c, err))
+    if (!cuda_use(c, err))
         return false;
     if (b->shared && rounded >= bytes && c->cu->host_alloc(&host, rounded, CU_HOST_PORTABLE) == 0) {
         memset(host, 0, rounded);
@@ -89,7 +89,7 @@ static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, cons
     cu_address to = (cu_address)(uintptr_t)b->native + offset;
     unsigned char small[SMALL_BYTES];
 
-    if (!use(c, err))
+    if (!cuda_use(c, err))
         return false;
     if (bytes <= sizeof small) {
         memcpy(small, from, bytes);
@@ -106,7 +106,7 @@ static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset,
 {
     struct cuda *c = (struct cuda *)d;
 
-    if (!use(c, err) ||
+    if (!cuda_use(c, err) ||
         (!b->host &&
          !cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream),
                      "a copy to the host", err)) ||
@@ -124,7 +124,7 @@ static bool cuda_fetch(struct device *d, const struct buffer *b, struct device_s
     unsigned char *to = c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES;
 
     c->results[fetch] = b->host ? (const unsigned char *)b->host + span.offset : to;
-    return use(c, err) &&
+    return cuda_use(c, err) &&
            (b->host ||
             cuda_check(c,
                        c->cu->read(to, (cu_address)(uintptr_t)b->native + span.offset, span.bytes, c->stream),
@@ -138,7 +138,7 @@ static bool cuda_collect(struct device *d, uint32_t fetch, void *to, uint64_t by
 {
     struct cuda *c = (struct cuda *)d;
 
-    if (!use(c, err) || (d->sleeps && !cuda_check(c, c->cu->event_wait(c->asleep), "a step", err)) ||
+    if (!cuda_use(c, err) || (d->sleeps && !cuda_check(c, c->cu->event_wait(c->asleep), "a step", err)) ||
         !cuda_check(c, c->cu->event_wait(c->fetched[fetch]), "a step", err))
         return false;
     memcpy(to, c->results[fetch], bytes);
@@ -150,7 +150,7 @@ static void *cuda_pin(struct device *d, uint64_t bytes)
     struct cuda *c = (struct cuda *)d;
     void *at = NULL;
 
-    return use(c, NULL) && c->cu->host_alloc(&at, bytes, CU_HOST_PORTABLE) == 0 ? at : NULL;
+    return cuda_use(c, NULL) && c->cu->host_alloc(&at, bytes, CU_HOST_PORTABLE) == 0 ? at : NULL;
 }
 
 static void cuda_unpin(struct device *d, void *at)
@@ -222,7 +222,7 @@ static bool cuda_supports(struct device *d, uint32_t op)
 // A stage's thread may not have called the driver before.
 static bool cuda_seal(struct device *d, struct tape *t, struct err *err)
 {
-    return use((struct cuda *)d, err) && cuda_tape_seal(d, t, err);
+    return cuda_use((struct cuda *)d, err) && cuda_tape_seal(d, t, err);
 }
 
 static bool cuda_wait(struct device *d, struct err *err)
@@ -230,7 +230,7 @@ static bool cuda_wait(struct device *d, struct err *err)
     struct cuda *c = (struct cuda *)d;
 
     d->counters.waits++;
-    if (!use(c, err) || !finish(c, "a step", err))
+    if (!cuda_use(c, err) || !finish(c, "a step", err))
         return false;
     c->staging_used = 0;
     return true;
@@ -315,7 +315,7 @@ static bool start(struct cuda *c, struct err *err)
         return false;
     c->retained = true;
     void *staging = NULL;
-    if (!use(c, err) ||
+    if (!cuda_use(c, err) ||
         !cuda_check(c, cu->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "a stream", err) ||
         !cuda_check(
             c,

@@ -14,7 +14,7 @@ enum { CUDA_PARAMS_BYTES = 1024, CUDA_NAME_BYTES = 64 };
 struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
-    uint32_t command, params_bytes;
+    uint32_t command;
     bool ends_first;
     char kernel[CUDA_NAME_BYTES];
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
@@ -75,7 +75,6 @@ struct cuda_pack {
     const char *kernel;
     struct cuda_shape shape;
     unsigned char params[CUDA_PARAMS_BYTES];
-    uint32_t params_bytes;
 };
 
 struct all_reduce_params;

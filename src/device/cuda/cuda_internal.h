@@ -51,6 +51,7 @@ struct cuda_tape {
 };
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
+bool cuda_use(const struct cuda *c, struct err *err);        // by this thread, from now on
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
 
 // staging.c: at most STAGING_BYTES; they may change on return.

@@ -165,8 +165,7 @@ static bool prepare(struct device *d, struct tape *t, const struct buffer *step,
     bool graph = n->plan.n_products == 0;
 
     CHECK(t->n_segments == 1 && cuts->sample < DEVICE_SAMPLES && cuts->first > 0 && cuts->every > 0);
-    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err) ||
-        (graph && !cuda_tape_prepare(c, t, 0, at, err)) || !samples_open(t, graph, err))
+    if (!cuda_use(c, err) || (graph && !cuda_tape_prepare(c, t, 0, at, err)) || !samples_open(t, graph, err))
         return false;
     struct cut_play *s = &n->samples->at[cuts->sample];
     if (s->exec && s->step == at && s->cuts.first == cuts->first && s->cuts.every == cuts->every)
@@ -195,7 +194,7 @@ static bool play(struct device *d, struct tape *t, const struct buffer *step, ui
     struct cuda *c = (struct cuda *)d;
     const struct cut_play *s = &((struct cuda_tape *)t->native)->samples->at[sample];
 
-    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+    if (!cuda_use(c, err))
         return false;
     if (!s->exec)
         return play_launches(c, t, step, s, err);

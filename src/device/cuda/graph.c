@@ -32,7 +32,7 @@ static struct cuda_launch *launch_new(struct cuda_plan *p, const char *kernel, c
         p->capacity = capacity;
     }
     struct cuda_launch *l = &p->launches[p->n_launches++];
-    *l = (struct cuda_launch){ .params_bytes = bytes };
+    *l = (struct cuda_launch){ 0 };
     snprintf(l->kernel, sizeof l->kernel, "%s", kernel);
     memcpy(l->params, params, bytes);
     return l;
@@ -75,8 +75,7 @@ void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
 {
     struct cuda *c = p->cuda;
 
-    if (p->error.code == ERR_NONE && !c->vendor &&
-        cuda_check(c, c->cu->context_set(c->context), "choosing the device", &p->error))
+    if (p->error.code == ERR_NONE && !c->vendor && cuda_use(c, &p->error))
         c->vendor = vendor_open(c->stream, &p->error);
     p->n_products += launch_new(p, "cuBLAS", product, sizeof *product) != NULL;
 }
@@ -385,7 +384,7 @@ bool cuda_tape_ready(struct device *d, struct tape *t, const struct buffer *step
     struct cuda *c = (struct cuda *)d;
     const struct cuda_tape *n = t->native;
 
-    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+    if (!cuda_use(c, err))
         return false;
     t->plays_at_once = n->plan.n_products == 0;
     for (uint32_t i = 0; t->plays_at_once && i < t->n_segments; i++)
@@ -424,7 +423,7 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
     struct cuda_tape *n = t->native;
     cu_address at = (cu_address)(uintptr_t)step->native;
 
-    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+    if (!cuda_use(c, err))
         return false;
     d->counters.submissions++;
     d->counters.commands += last - first;

@@ -61,8 +61,7 @@ static bool check(const struct nccl *x, uint32_t rank, nccl_result result, const
 
 static bool use(const struct nccl *x, uint32_t rank, struct err *err)
 {
-    struct cuda *c = x->ranks[rank].c;
-    return cuda_check(c, c->cu->context_set(c->context), "choosing the device", err);
+    return cuda_use(x->ranks[rank].c, err);
 }
 
 // ---- the end of an exchange -------------------------------------------------------------------------------
@@ -629,7 +628,7 @@ bool nccl_meeting(struct device *d, struct communicator_place *place, struct err
     struct nccl_id id;
 
     STATIC_ASSERT(sizeof place->id == sizeof id);
-    if (!library || !cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+    if (!library || !cuda_use(c, err))
         return false;
     nccl_result result = library->unique_id(&id);
     memcpy(place->id, &id, sizeof id);

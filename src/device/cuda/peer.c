@@ -9,17 +9,12 @@
 
 enum { PATTERN_WORDS = 1 << 14, CU_PEER_ENABLED_ALREADY = 704 };
 
-static bool use(const struct cuda *c, struct err *err)
-{
-    return cuda_check(c, c->cu->context_set(c->context), "choosing the device", err);
-}
-
 // What is played on `later` from now on waits for what was played on `first` until now.
 static bool follow(struct cuda *later, struct cuda *first, struct err *err)
 {
-    return use(first, err) &&
+    return cuda_use(first, err) &&
            cuda_check(first, first->cu->event_record(first->reached, first->stream), "an event", err) &&
-           use(later, err) &&
+           cuda_use(later, err) &&
            cuda_check(later, later->cu->stream_follow(later->stream, first->reached, 0), "an event", err);
 }
 
@@ -30,7 +25,7 @@ bool cuda_send(struct device *d, const struct buffer *from, struct buffer *to, s
     cu_address source = (cu_address)(uintptr_t)from->native + span.offset,
                target = (cu_address)(uintptr_t)to->native + span.offset;
 
-    return follow(c, other, err) && use(c, err) &&
+    return follow(c, other, err) && cuda_use(c, err) &&
            cuda_check(c, c->cu->peer_copy(target, other->context, source, c->context, span.bytes, c->stream),
                       "a copy to another device", err) &&
            follow(other, c, err);
@@ -45,7 +40,7 @@ static bool can_access(const struct cuda *c, const struct cuda *other)
 
 static bool peer_enable(struct cuda *c, struct cuda *other, struct err *err)
 {
-    if (!can_access(c, other) || !use(c, err))
+    if (!can_access(c, other) || !cuda_use(c, err))
         return false;
     cu_result result = c->cu->peer_enable(other->context, 0);
     return result == 0 || result == CU_PEER_ENABLED_ALREADY;

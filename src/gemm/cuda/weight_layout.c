@@ -30,7 +30,6 @@ void weight_layout_pack(const struct weight_source *source, u64 from, u64 to, st
     pack->bytes = weight_layout_place(&params.to, to, source->format, source->n_rows, source->n_cols);
     pack->kernel = "pack_weight_layout";
     pack->shape = (struct cuda_shape){ { (uint32_t)((params.n_blocks + 127) / 128), 1, 1 }, 128, 0 };
-    pack->params_bytes = sizeof params;
     memcpy(pack->params, &params, sizeof params);
 }
 
