@@ -28,12 +28,12 @@ static inline void golden_take(struct golden *g)
                           (uint32_t)logits->dims[0], (uint32_t)logits->dims[1] };
 }
 
-static inline void golden_open(struct golden *g, const char *folder)
+static inline void golden_open(struct golden *g, const char *model)
 {
     char path[512];
     struct err err = { 0 };
 
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", folder);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", model);
     assert_ok(model_file_open(&g->file, path, &err), &err);
     golden_take(g);
 }
