@@ -29,11 +29,10 @@ bool answer_error(struct http_exchange *x, const struct err *err)
 
 // ---- responses
 
-// True: it sleeps. False: there are events now.
-static bool sleep_unless_ready(struct http_exchange *x)
+bool answer_sleeps(struct http_exchange *x, const struct generation *g)
 {
     pthread_mutex_lock(x->http->lock);
-    x->suspended = !generation_is_ready(x->response->generation);
+    x->suspended = !generation_is_ready(g);
     bool sleeps = x->suspended;
     pthread_mutex_unlock(x->http->lock);
     return sleeps;
@@ -53,7 +52,7 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
             return EXCHANGE_BROKEN;
         if (done || x->text.n > 0)
             return done ? EXCHANGE_DONE : EXCHANGE_MORE;
-    } while (!sleep_unless_ready(x));
+    } while (!answer_sleeps(x, x->response->generation));
     return EXCHANGE_SLEEPS;
 }
 
@@ -91,7 +90,7 @@ static enum exchange_step go_on_whole(struct http_exchange *x)
         api_response_pull(x->response, NULL, &done);
         if (done)
             return reply_whole(x) ? EXCHANGE_DONE : EXCHANGE_BROKEN;
-    } while (!sleep_unless_ready(x));
+    } while (!answer_sleeps(x, x->response->generation));
     return EXCHANGE_SLEEPS;
 }
 

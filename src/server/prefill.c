@@ -78,15 +78,6 @@ bool prefill_answer(struct http_exchange *x)
 
 // ---- by the I/O thread
 
-static bool sleeps_until_read(struct http_exchange *x)
-{
-    pthread_mutex_lock(x->http->lock);
-    x->suspended = !generation_is_ready(x->pages->generation);
-    bool sleeps = x->suspended;
-    pthread_mutex_unlock(x->http->lock);
-    return sleeps;
-}
-
 static bool open_pages(struct http_exchange *x, struct err *err)
 {
     struct prefill_answer *p = x->pages;
@@ -131,7 +122,7 @@ enum exchange_step prefill_go_on(struct http_exchange *x)
 
     if (x->busy) // a worker has it, and posts it
         return EXCHANGE_SLEEPS;
-    if (!p->pages && sleeps_until_read(x))
+    if (!p->pages && answer_sleeps(x, p->generation))
         return EXCHANGE_SLEEPS;
     if (!p->pages && !open_pages(x, &err))
         return answer_error(x, &err) ? EXCHANGE_DONE : EXCHANGE_BROKEN;
