@@ -118,12 +118,8 @@ static void keys_of_every_format(void **state)
                                       .k_format = page_formats[f],
                                       .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
                                       .limit = rounding[page_formats[f]] };
-                struct sides s;
-                if (!format_fits(c.k_format, c.head_dim))
-                    continue;
-                sides_open(&s, gpu, &c, record_latent_store);
-                sides_compare(&s, "latent_store", &c);
-                sides_close(&s);
+                if (format_fits(c.k_format, c.head_dim))
+                    sides_check(gpu, "latent_store", &c, record_latent_store);
             }
 }
 
@@ -183,10 +179,7 @@ static void keys_and_queries_in_one(void **state)
                                   .exact = r % 5 == 1,
                                   .invariant = r % 5 == 2,
                                   .limit = 5e-5 };
-            struct sides s;
-            sides_open(&s, gpu, &c, record_latent_qk);
-            sides_compare(&s, "latent_qk", &c);
-            sides_close(&s);
+            sides_check(gpu, "latent_qk", &c, record_latent_qk);
         }
 }
 

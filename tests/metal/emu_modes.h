@@ -9,6 +9,8 @@
 #include "ops/metal_table.h"
 #include "testing.h"
 
+static struct device *gpu; // open while the tests run
+
 static const struct emu_mode {
     const char *name;
     long fast, check, schedule, seed; // seed: not 0: of chance, and matrices' elements lie in other lanes
@@ -24,8 +26,8 @@ enum { N_MODES = 1 };
 enum { N_MODES = sizeof modes / sizeof *modes };
 #endif
 
-// *gpu is open while the tests run. Returns the number of tests that failed, of all modes.
-static int emu_run_in_modes(struct device **gpu, const struct CMUnitTest *tests, size_t n_tests)
+// Returns the number of tests that failed, of all modes.
+static int emu_run_in_modes(const struct CMUnitTest *tests, size_t n_tests)
 {
     struct err err = { 0 };
     int failed = 0;
@@ -36,13 +38,13 @@ static int emu_run_in_modes(struct device **gpu, const struct CMUnitTest *tests,
         emu_set("schedule", modes[i].schedule);
         emu_set("seed", modes[i].seed);
         emu_set("shuffle", modes[i].seed != 0);
-        *gpu = metal_open(&(struct metal_options){ .table = &metal_table }, &err);
-        if (!*gpu) {
+        gpu = metal_open(&(struct metal_options){ .table = &metal_table }, &err);
+        if (!gpu) {
             print_message("metal_open: %s\n", err.message);
             return 1;
         }
         failed += _cmocka_run_group_tests(modes[i].name, tests, n_tests, NULL, NULL);
-        device_close(*gpu);
+        device_close(gpu);
     }
     return failed;
 }

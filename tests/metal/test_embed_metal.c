@@ -5,8 +5,6 @@
 #include "models/golden_embed.h"
 #include "ops/vision_sides.h"
 
-static struct device *gpu;
-
 static void kernels_of_an_encoder(void **state)
 {
     (void)state;
@@ -41,5 +39,5 @@ int main(void)
         cmocka_unit_test(encoders_give_the_reference_vectors),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

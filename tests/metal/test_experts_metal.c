@@ -3,17 +3,6 @@
 #include "emu_modes.h"
 #include "ops/experts_sides.h"
 
-static struct device *gpu;
-
-static void compare(const char *what, const struct op_shape *c, record *recording)
-{
-    struct sides s;
-
-    sides_open(&s, gpu, c, recording);
-    sides_compare(&s, what, c);
-    sides_close(&s);
-}
-
 static const struct rows_of_experts {
     uint32_t rows, most;
 } row_cases[] = { { 1, 1 }, { 3, 16 }, { 0, 16 }, { 21, 32 }, { 7, 70 }, { 67, 70 } };
@@ -33,12 +22,12 @@ static void routers_of_every_rule(void **state)
             if (routers[i].n_experts > 200 && c.rows > 3)
                 continue; // the plain loop's time
             experts_shape = routers[i];
-            compare("route", &c, record_route);
+            sides_check(gpu, "route", &c, record_route);
         }
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
         struct op_shape c = { .format = q, .rows = 11, .most_rows = 16, .n_cols = 512, .limit = 1e-10 };
         experts_shape = routers[2];
-        compare("route", &c, record_route);
+        sides_check(gpu, "route", &c, record_route);
     }
 }
 
@@ -104,8 +93,8 @@ static void compare_experts(struct op_shape *c)
                 ((c->format != QUANT_F32 && c->format != QUANT_BF16) || shared > QUANT_F32);
 
     c->limit = half ? HALF_LIMIT : FP32_LIMIT;
-    compare("experts_up", c, record_experts_up);
-    compare("experts_down", c, record_experts_down);
+    sides_check(gpu, "experts_up", c, record_experts_up);
+    sides_check(gpu, "experts_down", c, record_experts_down);
 }
 
 // Each format with one row, a few, and one other number of rows.
@@ -178,9 +167,9 @@ static void experts_of_odd_shapes(void **state)
                                                     .n_shared = shapes[i].n_shared,
                                                     .shared = shapes[i].shared };
             c.limit = c.most_rows > 32 ? HALF_LIMIT : FP32_LIMIT;
-            compare("experts_down", &c, record_experts_down);
+            sides_check(gpu, "experts_down", &c, record_experts_down);
             experts_shape.shared = c.format; // of as many columns
-            compare("experts_up", &c, record_experts_up);
+            sides_check(gpu, "experts_up", &c, record_experts_up);
         }
 }
 
@@ -330,5 +319,5 @@ int main(void)
         cmocka_unit_test(a_row_is_routed_alike_in_any_company),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

@@ -4,17 +4,6 @@
 #include "emu_modes.h"
 #include "ops/latent_sides.h"
 
-static struct device *gpu;
-
-static void compare(const char *what, const struct op_shape *c, record *recording)
-{
-    struct sides s;
-
-    sides_open(&s, gpu, c, recording);
-    sides_compare(&s, what, c);
-    sides_close(&s);
-}
-
 static const struct rows_of_latents {
     uint32_t rows, most;
 } row_cases[] = { { 1, 1 }, { 5, 16 }, { 0, 16 }, { 20, 32 }, { 7, 70 }, { 37, 40 } };
@@ -40,7 +29,7 @@ static void attention_of_every_size(void **state)
                                   .invariant = (i + f) % 4 == 3,
                                   .limit = 1e-10 };
             if (format_fits(c.k_format, c.head_dim))
-                compare("latent_attend", &c, record_latent_attend);
+                sides_check(gpu, "latent_attend", &c, record_latent_attend);
         }
 }
 
@@ -59,7 +48,7 @@ static void attention_with_every_end(void **state)
                               .n_kv_heads = 1,
                               .k_format = page_formats[past % 4],
                               .limit = 1e-10 };
-        compare("latent_attend", &c, record_latent_attend);
+        sides_check(gpu, "latent_attend", &c, record_latent_attend);
     }
 }
 
@@ -81,7 +70,7 @@ static void keys_of_every_format(void **state)
                                   .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
                                   .limit = rounding[page_formats[f]] };
             if (format_fits(c.k_format, c.head_dim))
-                compare("latent_store", &c, record_latent_store);
+                sides_check(gpu, "latent_store", &c, record_latent_store);
         }
 }
 
@@ -105,7 +94,7 @@ static void projections_of_every_format(void **state)
                                   .exact = q % 3 == 1 };
             bool half = c.most_rows > 32 && !c.exact && q != QUANT_F32 && q != QUANT_BF16;
             c.limit = half ? 1e-6 : 1e-10;
-            compare("latent_project", &c, record_latent_project);
+            sides_check(gpu, "latent_project", &c, record_latent_project);
         }
     for (uint32_t r = 0; r < N_ROW_CASES; r++) { // widths that are no multiple of 8
         struct op_shape c = { .format = r % 2 ? QUANT_F32 : QUANT_F16,
@@ -116,7 +105,7 @@ static void projections_of_every_format(void **state)
                               .n_cols = 20 + r,
                               .bias = r % 2,
                               .limit = 1e-10 };
-        compare("latent_project", &c, record_latent_project);
+        sides_check(gpu, "latent_project", &c, record_latent_project);
     }
 }
 
@@ -186,5 +175,5 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

@@ -5,8 +5,6 @@
 #include "models/golden_lora.h"
 #include "ops/lora_sides.h"
 
-static struct device *gpu;
-
 static void sums_of_every_shape(void **state)
 {
     (void)state;
@@ -30,5 +28,5 @@ int main(void)
         cmocka_unit_test(adapters_give_the_logits_of_merged_weights),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

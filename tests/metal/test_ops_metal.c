@@ -7,17 +7,6 @@
 #include "device/fuse.h"
 #include "ops/device_sides.h"
 
-static struct device *gpu;
-
-static void compare(const char *what, const struct op_shape *c, record *recording)
-{
-    struct sides s;
-
-    sides_open(&s, gpu, c, recording);
-    sides_compare(&s, what, c);
-    sides_close(&s);
-}
-
 static const struct rows_case {
     uint32_t rows, most;
 } row_cases[] = { { 1, 1 }, { 5, 16 }, { 13, 16 }, { 7, 70 }, { 67, 70 } };
@@ -44,10 +33,10 @@ static void products_of_every_format(void **state)
                                   .n_out = 75 };
             c.limit = product_limit(q, c.most_rows);
             c.bias = q % 2;
-            compare("matmul", &c, record_matmul);
+            sides_check(gpu, "matmul", &c, record_matmul);
             c.n_out = 21;
             c.limit *= 10; // an activation far below 0 is small, and the error of its argument is not
-            compare("gate_up", &c, record_gate_up);
+            sides_check(gpu, "gate_up", &c, record_gate_up);
         }
 }
 
@@ -59,9 +48,9 @@ static void exact_products(void **state)
             .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true
         };
         c.limit = FP32_LIMIT;
-        compare("matmul", &c, record_matmul);
+        sides_check(gpu, "matmul", &c, record_matmul);
         c.rows = 40;
-        compare("gate_up", &c, record_gate_up);
+        sides_check(gpu, "gate_up", &c, record_gate_up);
     }
 }
 
@@ -82,7 +71,7 @@ static void unlike_formats(void **state)
                                   .n_cols = 256,
                                   .n_out = 19,
                                   .limit = 10 * HALF_LIMIT };
-            compare("gate_up", &c, record_gate_up);
+            sides_check(gpu, "gate_up", &c, record_gate_up);
         }
 }
 
@@ -100,9 +89,9 @@ static void products_of_odd_widths(void **state)
                                   .n_out = 19 + i };
             for (c.format = QUANT_F32; c.format <= QUANT_BF16; c.format++) {
                 c.limit = product_limit(c.format, c.most_rows);
-                compare("matmul", &c, record_matmul);
+                sides_check(gpu, "matmul", &c, record_matmul);
                 c.limit *= 10;
-                compare("gate_up", &c, record_gate_up);
+                sides_check(gpu, "gate_up", &c, record_gate_up);
             }
         }
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
@@ -111,7 +100,7 @@ static void products_of_odd_widths(void **state)
         };
         c.n_out = 33;
         c.limit = HALF_LIMIT;
-        compare("matmul", &c, record_matmul);
+        sides_check(gpu, "matmul", &c, record_matmul);
     }
 }
 
@@ -125,7 +114,7 @@ static void a_head_of_many_outputs(void **state)
             .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2
         };
         c.limit = FP32_LIMIT;
-        compare("matmul", &c, record_matmul);
+        sides_check(gpu, "matmul", &c, record_matmul);
     }
 }
 
@@ -155,12 +144,12 @@ static void qkv_in_every_shape(void **state)
                                   .pairs = i & 2 ? ROPE_ADJACENT : ROPE_HALVES,
                                   .bias = i & 1 };
             c.limit = fmax(page_cases[i].limit, product_limit(c.format, c.most_rows));
-            compare("qkv", &c, record_qkv);
+            sides_check(gpu, "qkv", &c, record_qkv);
             c.head_norm = true;
-            compare("qkv with head norms", &c, record_qkv);
+            sides_check(gpu, "qkv with head norms", &c, record_qkv);
             c.exact = true;
             c.limit = page_cases[i].limit;
-            compare("qkv", &c, record_qkv);
+            sides_check(gpu, "qkv", &c, record_qkv);
         }
 }
 
@@ -179,7 +168,7 @@ static void qkv_into_q8_0_pages(void **state)
                               .k_format = KV_Q8_0,
                               .v_format = r % 2 ? KV_BF16 : KV_Q8_0,
                               .limit = 1e-5 };
-        compare("qkv", &c, record_qkv);
+        sides_check(gpu, "qkv", &c, record_qkv);
     }
 }
 
@@ -198,7 +187,7 @@ static void rope_store_alone(void **state)
                               .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
                               .head_norm = i & 2,
                               .limit = page_cases[i].limit };
-        compare("rope_store", &c, record_rope_store);
+        sides_check(gpu, "rope_store", &c, record_rope_store);
     }
 }
 
@@ -229,7 +218,7 @@ static void attention_in_every_shape(void **state)
                                   .k_format = heads[h].k,
                                   .v_format = heads[h].v,
                                   .limit = 1e-10 };
-            compare("attend", &c, record_attend);
+            sides_check(gpu, "attend", &c, record_attend);
         }
 }
 
@@ -384,15 +373,15 @@ static void small_operations(void **state)
         struct op_shape c = {
             .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10
         };
-        compare("small", &c, record_small);
+        sides_check(gpu, "small", &c, record_small);
     }
     for (enum quant q = 0; q < N_WEIGHT_QUANTS;
          q++) { // bit for bit what the headers decode, but for the scale
         struct op_shape c = { .format = q, .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-14 };
-        compare("embed", &c, record_embed);
+        sides_check(gpu, "embed", &c, record_embed);
         c.n_cols = 37;
         if (q <= QUANT_BF16)
-            compare("embed", &c, record_embed);
+            sides_check(gpu, "embed", &c, record_embed);
     }
 }
 
@@ -431,7 +420,7 @@ static void sampling_as_defined(void **state)
                                   .n_cols = n ? 2053 : 50,
                                   .sampling = ways[i],
                                   .limit = 0 };
-            compare("sample", &c, record_sample);
+            sides_check(gpu, "sample", &c, record_sample);
         }
 }
 
@@ -572,5 +561,5 @@ int main(void)
         cmocka_unit_test(logits_that_are_none_are_reported),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

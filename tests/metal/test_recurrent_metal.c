@@ -5,8 +5,6 @@
 #include "models/golden.h"
 #include "ops/recurrent_sides.h"
 
-static struct device *gpu;
-
 static void states_and_outputs_of_every_shape(void **state)
 {
     static const struct {
@@ -20,15 +18,12 @@ static void states_and_outputs_of_every_shape(void **state)
         for (uint32_t i = 0; i < recurrent_ops[o].n; i++)
             for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
                 struct op_shape c = recurrent_ops[o].shapes[i];
-                struct sides s;
                 c.rows = rows[r].rows;
                 c.most_rows = rows[r].most;
                 c.past = rows[r].past;
                 c.decode = rows[r].decode;
                 c.limit = recurrent_ops[o].limit;
-                sides_open(&s, gpu, &c, recurrent_ops[o].record);
-                sides_compare(&s, recurrent_ops[o].name, &c);
-                sides_close(&s);
+                sides_check(gpu, recurrent_ops[o].name, &c, recurrent_ops[o].record);
             }
     }
 }
@@ -53,5 +48,5 @@ int main(void)
         cmocka_unit_test(models_give_the_reference_logits),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

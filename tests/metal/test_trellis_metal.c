@@ -5,23 +5,12 @@
 #include "emu_modes.h"
 #include "ops/trellis_experts_sides.h"
 
-static struct device *gpu;
-
 static const enum quant codebooks[] = { QUANT_EXL3, QUANT_EXL3_MCG, QUANT_EXL3_MUL1 };
 static const uint32_t sizes[][2] = { { 128, 128 }, { 256, 151 }, { 300, 384 }, { 40, 70 } };
 static const struct trellis_rows_case {
     uint32_t rows, most;
 } row_cases[] = { { 1, 1 }, { 5, 7 }, { 0, 4 }, { 64, 64 }, { 19, 40 } };
 enum { N_ROW_CASES = sizeof row_cases / sizeof *row_cases };
-
-static void compare(const char *what, const struct op_shape *c, record *recording)
-{
-    struct sides s;
-
-    sides_open(&s, gpu, c, recording);
-    sides_compare(&s, what, c);
-    sides_close(&s);
-}
 
 // fp32 sums in another order.
 static struct op_shape shape_of(uint32_t bits, uint32_t codebook, uint32_t r)
@@ -48,7 +37,7 @@ static void products_of_all_bits(void **state)
             for (uint32_t r = 0; r < N_ROW_CASES; r++) {
                 struct op_shape c = shape_of(bits, b, r);
                 if (r < 2 || (bits + b + r) % 3 == 0) // the plain loop's time
-                    compare("trellis", &c, record_trellis);
+                    sides_check(gpu, "trellis", &c, record_trellis);
             }
 }
 
@@ -58,7 +47,7 @@ static void three_matrices_at_once(void **state)
     for (uint32_t b = 0; b < 3; b++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
             struct op_shape c = shape_of(2 + b, b, r);
-            compare("trellis", &c, record_trellis_joined);
+            sides_check(gpu, "trellis", &c, record_trellis_joined);
         }
 }
 
@@ -77,7 +66,7 @@ static void experts_of_all_bits(void **state)
                                             .alone = b == 2,
                                             .activation = r == 1 ? ACTIVATION_GELU_TANH : ACTIVATION_SILU };
                 if ((bits + b + r) % 3 == 0)
-                    compare("trellis_experts", &c, record_trellis_experts);
+                    sides_check(gpu, "trellis_experts", &c, record_trellis_experts);
             }
 }
 
@@ -120,5 +109,5 @@ int main(void)
         cmocka_unit_test(experts_of_all_bits),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
     };
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

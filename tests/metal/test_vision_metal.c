@@ -4,8 +4,6 @@
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
 #include "ops/vision_sides.h"
 
-static struct device *gpu;
-
 static void kernels_of_a_tower(void **state)
 {
     static const struct {
@@ -42,5 +40,5 @@ int main(void)
         cmocka_unit_test(a_tower_gives_the_reference_embeddings),
     };
 
-    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
+    return emu_run_in_modes(tests, sizeof tests / sizeof *tests);
 }

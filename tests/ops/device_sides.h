@@ -561,3 +561,13 @@ static void sides_compare(struct sides *s, const char *what, const struct op_sha
                  quant_info(c->format)->name, c->rows, c->most_rows, c->n_cols, c->exact ? ", exact" : "",
                  worst, c->limit);
 }
+
+static inline void sides_check(struct device *d, const char *what, const struct op_shape *c,
+                               record *recording)
+{
+    struct sides s;
+
+    sides_open(&s, d, c, recording);
+    sides_compare(&s, what, c);
+    sides_close(&s);
+}

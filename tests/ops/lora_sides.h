@@ -164,9 +164,6 @@ static inline void check_lora_on(struct device *d)
 {
     for (uint32_t i = 0; i < N_LORA_CASES; i++) {
         struct op_shape c = lora_case(i);
-        struct sides s;
-        sides_open(&s, d, &c, record_lora);
-        sides_compare(&s, "lora", &c);
-        sides_close(&s);
+        sides_check(d, "lora", &c, record_lora);
     }
 }
