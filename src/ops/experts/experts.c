@@ -3,16 +3,6 @@
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 
-static bool bias_fits(struct tape *t, const char *op, const struct weight *bias, uint32_t n)
-{
-    if (!bias ||
-        (bias->format == QUANT_F32 && bias->layout == LAYOUT_FILE && bias->n_rows == 1 && bias->n_cols == n))
-        return true;
-    tape_fail(t, "%s: %s has %u rows of %u numbers; want one row of %u in F32", op, bias->name, bias->n_rows,
-              bias->n_cols, n);
-    return false;
-}
-
 static bool columns_fit(struct tape *t, const char *op, struct tensor v, uint32_t n_cols)
 {
     if (v.rows == ROWS_STEP && v.n_cols == n_cols)
@@ -54,8 +44,8 @@ static bool up_fits(struct tape *t, const struct experts_up *x, const struct exp
            matmul_fits(t, op, x->up, a->n_cols, a->n_experts * a->n_ffn) &&
            both_or_neither(t, x->gate_bias, x->up_bias, "a bias") &&
            both_or_neither(t, x->shared_gate, x->shared_up, "the shared expert's matrix") &&
-           bias_fits(t, op, x->gate_bias, a->n_experts * a->n_ffn) &&
-           bias_fits(t, op, x->up_bias, a->n_experts * a->n_ffn) &&
+           matmul_vector_fits(t, op, x->gate_bias, a->n_experts * a->n_ffn) &&
+           matmul_vector_fits(t, op, x->up_bias, a->n_experts * a->n_ffn) &&
            (!x->shared_gate || (matmul_fits(t, op, x->shared_gate, a->n_cols, a->n_shared) &&
                                 matmul_fits(t, op, x->shared_up, a->n_cols, a->n_shared))) &&
            columns_fit(t, op, x->in, a->n_cols) && columns_fit(t, op, x->ids, a->n_slots) &&
@@ -102,7 +92,7 @@ static bool down_fits(struct tape *t, const struct experts_down *x, const struct
     static const char op[] = "experts_down";
 
     return matmul_fits(t, op, x->down, a->n_ffn, a->n_experts * a->n_cols) &&
-           bias_fits(t, op, x->bias, a->n_experts * a->n_cols) &&
+           matmul_vector_fits(t, op, x->bias, a->n_experts * a->n_cols) &&
            (!x->shared || matmul_fits(t, op, x->shared, a->n_shared, a->n_cols)) &&
            columns_fit(t, op, x->in, experts_hidden_cols(a->n_slots, a->n_ffn, a->n_shared)) &&
            columns_fit(t, op, x->weights, a->n_slots + 1) &&

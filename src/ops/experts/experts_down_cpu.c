@@ -17,12 +17,6 @@ static void down_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = (args->n_ffn > args->n_shared ? args->n_ffn : args->n_shared) * sizeof(float);
 }
 
-static float output(const float *in, const struct weight *w, uint64_t row, float *decoded)
-{
-    matmul_decode_row(w, (uint32_t)row, decoded);
-    return matmul_dot_plain(in, decoded, w->n_cols);
-}
-
 // One number of a row: the slots in their order, then the shared expert.
 static float down_column(const struct cpu_call *call, uint32_t r, uint32_t column)
 {
@@ -32,13 +26,15 @@ static float down_column(const struct cpu_call *call, uint32_t r, uint32_t colum
     float sum = 0;
 
     for (uint32_t j = 0; j < args->n_slots; j++) {
-        uint64_t at = (uint64_t)ids[j] * args->n_cols + column;
-        float y = output(in + (size_t)j * args->n_ffn, cpu_weight(call, EXPERTS_DOWN_DOWN), at, call->local);
+        uint32_t at = (uint32_t)ids[j] * args->n_cols + column;
+        float y = matmul_row_plain(in + (size_t)j * args->n_ffn, cpu_weight(call, EXPERTS_DOWN_DOWN), at,
+                                   call->local);
         sum += weights[j] * (y + (bias ? bias[at] : 0));
     }
     if (args->n_shared)
-        sum += weights[args->n_slots] * output(in + (size_t)args->n_slots * args->n_ffn,
-                                               cpu_weight(call, EXPERTS_DOWN_SHARED), column, call->local);
+        sum += weights[args->n_slots] * matmul_row_plain(in + (size_t)args->n_slots * args->n_ffn,
+                                                         cpu_weight(call, EXPERTS_DOWN_SHARED), column,
+                                                         call->local);
     return sum;
 }
 

@@ -20,12 +20,6 @@ static float gated(const struct experts_args *args, float gate, float up)
     return (up + 1) * gate / (1 + expf(-EXPERTS_ALPHA * gate));
 }
 
-static float output(const float *in, const struct weight *w, uint64_t row, float *decoded)
-{
-    matmul_decode_row(w, (uint32_t)row, decoded);
-    return matmul_dot_plain(in, decoded, w->n_cols);
-}
-
 static void up_plan(const struct cpu_call *call, struct cpu_plan *plan)
 {
     const struct experts_args *args = cpu_args(call);
@@ -41,9 +35,9 @@ static void up_slot(const struct cpu_call *call, const float *in, uint32_t exper
                 *up_bias = cpu_base(call, EXPERTS_UP_UP_BIAS);
 
     for (uint32_t i = 0; i < args->n_ffn; i++) {
-        uint64_t at = (uint64_t)expert * args->n_ffn + i;
-        float gate = output(in, cpu_weight(call, EXPERTS_UP_GATE), at, call->local);
-        float up = output(in, cpu_weight(call, EXPERTS_UP_UP), at, call->local);
+        uint32_t at = expert * args->n_ffn + i;
+        float gate = matmul_row_plain(in, cpu_weight(call, EXPERTS_UP_GATE), at, call->local);
+        float up = matmul_row_plain(in, cpu_weight(call, EXPERTS_UP_UP), at, call->local);
         out[i] = gated(args, gate + (gate_bias ? gate_bias[at] : 0), up + (up_bias ? up_bias[at] : 0));
     }
 }
@@ -59,8 +53,9 @@ static void up_run(const struct cpu_call *call, uint32_t phase, uint32_t first, 
         for (uint32_t j = 0; j < args->n_slots; j++)
             up_slot(call, in, (uint32_t)ids[j], out + (size_t)j * args->n_ffn);
         for (uint32_t i = 0; i < args->n_shared; i++)
-            shared[i] = gated(args, output(in, cpu_weight(call, EXPERTS_UP_SHARED_GATE), i, call->local),
-                              output(in, cpu_weight(call, EXPERTS_UP_SHARED_UP), i, call->local));
+            shared[i] =
+                gated(args, matmul_row_plain(in, cpu_weight(call, EXPERTS_UP_SHARED_GATE), i, call->local),
+                      matmul_row_plain(in, cpu_weight(call, EXPERTS_UP_SHARED_UP), i, call->local));
     }
 }
 

@@ -34,10 +34,7 @@ static void gate_up_row(const struct cpu_call *call, uint32_t r)
     if (adds)
         adapted_down_plain(&adapted, r, n);
     for (uint32_t i = 0; i < args->n_out; i++) {
-        matmul_decode_row(gate, i, decoded);
-        float g = matmul_dot_plain(n, decoded, args->n_cols);
-        matmul_decode_row(up, i, decoded);
-        float u = matmul_dot_plain(n, decoded, args->n_cols);
+        float g = matmul_row_plain(n, gate, i, decoded), u = matmul_row_plain(n, up, i, decoded);
         if (adds) {
             adapted_up_plain(&adapted, r, &(struct adapted_outputs){ 0, i, 1, &g });
             adapted_up_plain(&adapted, r, &(struct adapted_outputs){ 1, i, 1, &u });

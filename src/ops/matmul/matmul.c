@@ -19,6 +19,15 @@ bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_
     return true;
 }
 
+bool matmul_vector_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n)
+{
+    if (!w || (w->format == QUANT_F32 && w->layout == LAYOUT_FILE && w->n_rows == 1 && w->n_cols == n))
+        return true;
+    tape_fail(t, "%s: %s has %u rows of %u numbers; want one row of %u in F32", op, w->name, w->n_rows,
+              w->n_cols, n);
+    return false;
+}
+
 bool matmul_is_plain(const struct weight *w, uint32_t n_rows, uint32_t n_cols)
 {
     return w && !w->lora && !trellis_multiplies(w) && w->n_rows == n_rows && w->n_cols == n_cols &&

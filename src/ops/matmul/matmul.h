@@ -108,10 +108,12 @@ void op_matmul_normed(struct tape *t, struct matmul_normed m);
 
 // Checks shared with the fused operations: false after tape_fail.
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out);
+bool matmul_vector_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n); // NULL fits
 // Whether the matrix is multiplied by matmul alone, and has this shape.
 bool matmul_is_plain(const struct weight *w, uint32_t n_rows, uint32_t n_cols);
 // The definition of one output, shared with the fused operations' plain kernels: a row of w decoded to fp32,
 // then a plain sum. decoded has room for n_cols floats.
 void matmul_decode_row(const struct weight *w, uint32_t n, float *decoded);
 float matmul_dot_plain(const float *in, const float *w, uint32_t n_cols);
+float matmul_row_plain(const float *in, const struct weight *w, uint32_t n, float *decoded); // both
 #endif

@@ -31,6 +31,12 @@ float matmul_dot_plain(const float *in, const float *w, uint32_t n_cols)
     return sum;
 }
 
+float matmul_row_plain(const float *in, const struct weight *w, uint32_t n, float *decoded)
+{
+    matmul_decode_row(w, n, decoded);
+    return matmul_dot_plain(in, decoded, w->n_cols);
+}
+
 // NULL: the command is a plain product. The arguments of both begin alike.
 static const struct matmul_activated_args *activated_args(const struct cpu_call *call)
 {

@@ -15,10 +15,8 @@ static void normed_plan(const struct cpu_call *call, struct cpu_plan *plan)
 // n and decoded: [n_cols].
 static void multiply_row(const struct weight *w, const float *n, float *decoded, float *out)
 {
-    for (uint32_t i = 0; i < w->n_rows; i++) {
-        matmul_decode_row(w, i, decoded);
-        out[i] = matmul_dot_plain(n, decoded, w->n_cols);
-    }
+    for (uint32_t i = 0; i < w->n_rows; i++)
+        out[i] = matmul_row_plain(n, w, i, decoded);
 }
 
 static void normed_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)

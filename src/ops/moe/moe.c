@@ -1,5 +1,6 @@
 // moe.c - records the operation, or its parts; see moe.h.
 #include "ops/moe/moe.h"
+#include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/parts.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -54,16 +55,6 @@ static bool parts_fit(const struct tape *t, const struct moe *m)
            (!m->down.add.id || m->down.add.id == m->route.in.id);
 }
 
-static bool norm_fits(struct tape *t, const struct weight *norm, uint32_t n_cols)
-{
-    if (!norm || (norm->format == QUANT_F32 && norm->layout == LAYOUT_FILE && norm->n_rows == 1 &&
-                  norm->n_cols == n_cols))
-        return true;
-    tape_fail(t, "moe: %s has %u rows of %u numbers; want one row of %u in F32", norm->name, norm->n_rows,
-              norm->n_cols, n_cols);
-    return false;
-}
-
 bool op_moe(struct tape *t, const struct moe *m)
 {
     const struct experts_up *up = &m->up;
@@ -72,7 +63,8 @@ bool op_moe(struct tape *t, const struct moe *m)
     struct experts_args of_up;
 
     if (!parts_fit(t, m) || !route_check(t, &m->route, &args.route) || !experts_up_check(t, up, &of_up) ||
-        !experts_down_check(t, down, &args.experts) || !norm_fits(t, m->expert_norm, args.route.n_cols))
+        !experts_down_check(t, down, &args.experts) ||
+        !matmul_vector_fits(t, "moe", m->expert_norm, args.route.n_cols))
         return false;
     args.experts.activation = of_up.activation;
     args.experts.limit = of_up.limit;

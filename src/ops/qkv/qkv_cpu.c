@@ -33,8 +33,7 @@ static void product_plain(const struct cpu_call *call, const struct plain_produc
     const float *bias = cpu_base(call, p->bias);
 
     for (uint32_t n = 0; n < w->n_rows; n++) {
-        matmul_decode_row(w, n, decoded);
-        p->out[n] = matmul_dot_plain(in, decoded, w->n_cols);
+        p->out[n] = matmul_row_plain(in, w, n, decoded);
         if (bias)
             p->out[n] += bias[n];
     }

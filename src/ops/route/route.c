@@ -3,15 +3,6 @@
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 
-static bool vector_fits(struct tape *t, const char *what, const struct weight *w, uint32_t n)
-{
-    if (!w || (w->format == QUANT_F32 && w->layout == LAYOUT_FILE && w->n_rows == 1 && w->n_cols == n))
-        return true;
-    tape_fail(t, "route: %s has %u rows of %u numbers; want one row of %u in F32", what, w->n_rows, w->n_cols,
-              n);
-    return false;
-}
-
 static bool rule_fits(struct tape *t, const struct route *r, uint32_t n_experts, uint32_t n_slots)
 {
     const struct route_rule *rule = &r->rule;
@@ -55,11 +46,12 @@ bool route_check(struct tape *t, const struct route *r, struct route_args *args)
         return false;
     }
     *args = (struct route_args){ n_cols, n_experts, n_slots, r->eps, r->rule, r->gain > 0 ? r->gain : 1 };
-    return matmul_fits(t, "route", r->router, n_cols, n_experts) && vector_fits(t, "norm", r->norm, n_cols) &&
-           vector_fits(t, "bias", r->bias, n_experts) &&
-           vector_fits(t, "select_bias", r->select_bias, n_experts) &&
-           vector_fits(t, "shared_gate", r->shared_gate, n_cols) &&
-           vector_fits(t, "expert_scale", r->expert_scale, n_experts) &&
+    return matmul_fits(t, "route", r->router, n_cols, n_experts) &&
+           matmul_vector_fits(t, "route", r->norm, n_cols) &&
+           matmul_vector_fits(t, "route", r->bias, n_experts) &&
+           matmul_vector_fits(t, "route", r->select_bias, n_experts) &&
+           matmul_vector_fits(t, "route", r->shared_gate, n_cols) &&
+           matmul_vector_fits(t, "route", r->expert_scale, n_experts) &&
            rule_fits(t, r, n_experts, n_slots) && values_fit(t, r, n_cols, n_slots);
 }
 

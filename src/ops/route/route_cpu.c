@@ -157,10 +157,8 @@ static void route_row(const struct cpu_call *call, uint32_t r)
 
     rmsnorm_row_plain(cpu_row(call, ROUTE_IN, r), cpu_base(call, ROUTE_NORM), n, args->n_cols, args->eps);
     multiply(n, args);
-    for (uint32_t e = 0; e < args->n_experts; e++) {
-        matmul_decode_row(cpu_weight(call, ROUTE_ROUTER), e, decoded);
-        logits[e] = matmul_dot_plain(n, decoded, args->n_cols) + (bias ? bias[e] : 0);
-    }
+    for (uint32_t e = 0; e < args->n_experts; e++)
+        logits[e] = matmul_row_plain(n, cpu_weight(call, ROUTE_ROUTER), e, decoded) + (bias ? bias[e] : 0);
     choose_row(call, r);
 }
 
