@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/stats.h"
 #include "main/bench_report.h"
+#include "main/svg.h"
 
 enum { WIDTH = 720, LEFT = 170, RIGHT = 110, BAR = 14, GAP = 12, HEAD = 34 };
 static const char *const COLOURS[] = { "#3a7bd5", "#d5573a", "#2a9d5c", "#a05ac8" };
@@ -82,12 +83,7 @@ bool bench_plot(const char *path, const struct bench_report *r, const struct ben
     struct bench_drawing d = { .report = r };
     uint32_t height = 2 * HEAD + n * (uint32_t)((1 + r->settings->peers.n) * BAR + GAP) + GAP;
 
-    buf_printf(
-        &d.svg,
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %u' font-family='sans-serif' "
-        "font-size='12'>\n<style>text{fill:#777}.title{font-size:14px;font-weight:bold}.left{text-anchor:end}"
-        ".spread{stroke:#777}</style>\n",
-        WIDTH, height);
+    buf_printf(&d.svg, SVG_BEGIN, WIDTH, (int)height);
     draw_panel(&d, rows, n, true);
     draw_panel(&d, rows, n, false);
     buf_text(&d.svg, "</svg>\n");

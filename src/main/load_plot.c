@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "base/str.h"
 #include "main/load_generator.h"
+#include "main/svg.h"
 
 enum { WIDTH = 720, PANEL = 260, LEFT = 70, RIGHT = 110, TOP = 40, INSIDE = 170 };
 
@@ -115,13 +116,7 @@ bool load_plot(const char *path, const struct load_result *r, uint32_t n, struct
     };
     struct buf svg = { 0 };
 
-    buf_printf(&svg,
-               "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' "
-               "font-size='12'>\n<style>text{fill:"
-               "#777}.title{font-size:14px;font-weight:bold}.left{text-anchor:end}.below{text-anchor:middle}."
-               "grid{stroke:#7775}</"
-               "style>\n",
-               WIDTH, 3 * PANEL + 20);
+    buf_printf(&svg, SVG_BEGIN, WIDTH, 3 * PANEL + 20);
     for (size_t i = 0; i < sizeof panels / sizeof *panels; i++)
         draw_panel(&svg, &panels[i], r, n);
     buf_printf(&svg, "<text x='%d' y='%d' class='below'>clients</text>\n</svg>\n", (LEFT + WIDTH - RIGHT) / 2,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include "base/file.h"
 #include "main/eval/eval_report.h"
+#include "main/svg.h"
 
 enum { WIDTH = 720, HEIGHT = 440, LEFT = 70, RIGHT = 130, TOP = 50, BOTTOM = 60, MOST_PAGES = 16 };
 
@@ -136,12 +137,8 @@ bool eval_plot(const char *path, const struct eval_line *lines, uint32_t n, stru
     for (uint32_t i = 0; i < n; i++)
         n_drawn += is_drawn(&lines[i]);
     buf_printf(&svg,
-               "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' "
-               "font-size='12'>\n<style>text{"
-               "fill:#777}.title{font-size:14px;font-weight:bold}.left{text-anchor:end}.below{text-anchor:"
-               "middle}.grid{stroke:"
-               "#7775}</style>\n<text x='%d' y='24' class='title'>mean KL divergence from the reference, "
-               "nats</text>\n",
+               SVG_BEGIN
+               "<text x='%d' y='24' class='title'>mean KL divergence from the reference, nats</text>\n",
                WIDTH, HEIGHT, LEFT);
     if (n_drawn)
         draw(&svg, lines, n);
