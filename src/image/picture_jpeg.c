@@ -159,25 +159,8 @@ static void close_jpeg(struct jpeg_reading *r)
     mem_free(r);
 }
 
-static bool head(struct picture_head *h, struct str file, struct err *err)
-{
-    struct jpeg_reading *r = open_jpeg(NULL, err);
-
-    if (!r)
-        return false;
-    if (setjmp(r->back)) {
-        close_jpeg(r);
-        return false;
-    }
-    read_header(r, file);
-    h->width = r->jpeg.image_width;
-    h->height = r->jpeg.image_height;
-    h->orientation = picture_orientation(exif_of(&r->jpeg));
-    close_jpeg(r);
-    return true;
-}
-
-static bool decode(struct picture *p, struct str file, struct err *err)
+// The header into h, or all of it into p.
+static bool read_jpeg(struct picture_head *h, struct picture *p, struct str file, struct err *err)
 {
     struct jpeg_reading *r = open_jpeg(p, err);
 
@@ -188,9 +171,23 @@ static bool decode(struct picture *p, struct str file, struct err *err)
         return false;
     }
     read_header(r, file);
-    read_rows(r);
+    if (h)
+        *h = (struct picture_head){ r->jpeg.image_width, r->jpeg.image_height,
+                                    picture_orientation(exif_of(&r->jpeg)) };
+    else
+        read_rows(r);
     close_jpeg(r);
     return true;
+}
+
+static bool head(struct picture_head *h, struct str file, struct err *err)
+{
+    return read_jpeg(h, NULL, file, err);
+}
+
+static bool decode(struct picture *p, struct str file, struct err *err)
+{
+    return read_jpeg(NULL, p, file, err);
 }
 #else
 static const char *library(void)
