@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include "device/cuda/cuda.h"
 #include "engine/stage/device_check.h"
-#include "testing.h"
+#include "open_engine.h"
 
 enum {
     LAUNCH_FAILED = 719,
@@ -511,12 +511,6 @@ static const struct driver driver = {
 static inline struct ingot_request_options request(void)
 {
     static const uint32_t tokens[] = { 5, 6, 7 };
-    struct ingot_request_options r = ingot_request_defaults();
 
-    r.tokens = tokens;
-    r.n_tokens = 3;
-    r.max_tokens = 20;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
-    return r;
+    return greedy_request(tokens, 3, 20);
 }

@@ -2,8 +2,8 @@
 // bits from run to run on all, and the text of an engine. Skipped without two GPUs and a libnccl.so.2.
 #include "engine/api.h"
 #include "engine/group/direct.h"
+#include "open_engine.h"
 #include "ranks_rig.h"
-#include "testing.h"
 
 enum { N_COLS = 4096, N_VOCAB = 1001, MOST_ROWS = 600 };
 
@@ -138,10 +138,10 @@ static bool keep_token(void *arg, const struct ingot_event *e)
 static struct said_tokens say(uint32_t n_ranks, uint32_t most_direct)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_request_options r = ingot_request_defaults();
+    uint32_t prompt[N_PROMPT];
+    struct ingot_request_options r = greedy_request(prompt, N_PROMPT, N_NEW);
     struct said_tokens said = { .n = 0 };
     struct ingot_error error = { 0 };
-    uint32_t prompt[N_PROMPT];
 
     for (uint32_t i = 0; i < N_PROMPT; i++)
         prompt[i] = (i * i * 31 + 9) % 500;
@@ -151,11 +151,6 @@ static struct said_tokens say(uint32_t n_ranks, uint32_t most_direct)
     o.n_context = 256;
     o.n_batch = 100;
     o.speculate = INGOT_SPECULATE_OFF;
-    r.tokens = prompt;
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = N_NEW;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     direct_most_rows = most_direct;
     struct ingot_engine *engine = ingot_engine_open(&o, &error);
     if (!engine)

@@ -56,13 +56,9 @@ static bool record(void *arg, const struct ingot_event *event)
 
 static struct ingot_request_options request(const uint32_t *tokens, uint32_t n_logits)
 {
-    struct ingot_request_options r = ingot_request_defaults();
-    r.tokens = tokens;
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = N_NEW;
+    struct ingot_request_options r = greedy_request(tokens, N_PROMPT, N_NEW);
+
     r.n_logits = n_logits;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     return r;
 }
 

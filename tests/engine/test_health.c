@@ -65,13 +65,8 @@ static struct ingot_engine *open_on(const char *device, const char *stages)
 static struct ingot_request_options question(struct ingot_session *session)
 {
     static const uint32_t tokens[] = { 15, 60, 70, 11, 300, 8 };
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(tokens, 6, N_NEW);
 
-    r.tokens = tokens;
-    r.n_tokens = 6;
-    r.max_tokens = N_NEW;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     r.session = session;
     return r;
 }

@@ -35,16 +35,11 @@ static bool record(void *arg, const struct ingot_event *e)
 
 static struct ingot_request_options request(uint32_t tokens[N_PROMPT], uint32_t which)
 {
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(tokens, N_PROMPT, N_NEW);
 
     for (uint32_t i = 0; i < N_PROMPT; i++)
         tokens[i] = ((i < 48 ? 0 : which * 7919) + i * 31 + 5) % 250; // three pages are everybody's
-    r.tokens = tokens;
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = N_NEW;
     r.n_logits = 1;
-    r.ignore_eos = true;
-    r.sampling.temperature = 0;
     return r;
 }
 

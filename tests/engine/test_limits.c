@@ -303,14 +303,8 @@ static struct ingot_engine *open_limited(const char *limits)
 static struct ingot_request_options question(void)
 {
     static const uint32_t tokens[] = { 5, 6, 7 };
-    struct ingot_request_options r = ingot_request_defaults();
 
-    r.tokens = tokens;
-    r.n_tokens = 3;
-    r.max_tokens = 6;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
-    return r;
+    return greedy_request(tokens, 3, 6);
 }
 
 static uint32_t take_tokens(struct ingot_request *q, uint32_t *tokens, bool *done)

@@ -59,14 +59,9 @@ static bool keep(void *arg, const struct ingot_event *e)
 
 static struct ingot_request_options request_of(const uint32_t *tokens, uint32_t n)
 {
-    struct ingot_request_options o = ingot_request_defaults();
+    struct ingot_request_options o = greedy_request(tokens, n, N_NEW);
 
-    o.tokens = tokens;
-    o.n_tokens = n;
     o.n_logits = 1;
-    o.max_tokens = N_NEW;
-    o.ignore_eos = true;
-    o.sampling.temperature = 0;
     o.cache_salt = "salt";
     return o;
 }

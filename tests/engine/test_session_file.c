@@ -54,16 +54,11 @@ static bool keep(void *arg, const struct ingot_event *e)
 static struct tokens_said ask(struct ingot_engine *engine, struct ingot_session *session,
                               const uint32_t *tokens, uint32_t n)
 {
-    struct ingot_request_options o = ingot_request_defaults();
+    struct ingot_request_options o = greedy_request(tokens, n, N_NEW);
     struct tokens_said got = { .n = 0 };
     struct ingot_error error = { 0 };
 
     o.session = session;
-    o.tokens = tokens;
-    o.n_tokens = n;
-    o.max_tokens = N_NEW;
-    o.ignore_eos = true;
-    o.sampling.temperature = 0;
     o.cache_salt = "mine";
     if (!ingot_generate(engine, &o, keep, &got, NULL, &error))
         fail_msg("%s", error.message);

@@ -320,12 +320,7 @@ static void every_request_has_its_row_in_each_step(void **state)
     for (uint32_t i = 0; i < 60; i++)
         tokens[i] = 20 + i % 5;
     for (uint32_t i = 0; i < N; i++) {
-        struct ingot_request_options r = ingot_request_defaults();
-        r.tokens = tokens;
-        r.n_tokens = 50 + i;
-        r.ignore_eos = true;
-        r.max_tokens = N_EACH;
-        r.sampling.temperature = 0;
+        struct ingot_request_options r = greedy_request(tokens, 50 + i, N_EACH);
         assert_non_null(requests[i] = ingot_submit(engine, &r, NULL));
     }
     while (engine->inner.speculation.n_drafted < 30 && busy) {

@@ -128,7 +128,7 @@ static void an_engine_answers_as_before(void **state)
 
     for (int profiled = 0; profiled < 2; profiled++) {
         struct ingot_engine *engine = open_split(NULL, 2);
-        struct ingot_request_options options = ingot_request_defaults();
+        struct ingot_request_options options = greedy_request(prompt, 4, 8);
         struct step_profile_request request = { .shape = { 2, 3, 11 }, .alone = true };
         struct step_profile p = { 0 };
         struct ingot_error error;
@@ -138,11 +138,6 @@ static void an_engine_answers_as_before(void **state)
         uint32_t n = 0;
         if (profiled)
             assert_ok(step_profile_run(engine, &request, &p, &err), &err);
-        options.tokens = prompt;
-        options.n_tokens = 4;
-        options.max_tokens = 8;
-        options.ignore_eos = true;
-        options.sampling.temperature = 0;
         struct ingot_request *r = ingot_submit(engine, &options, &error);
         assert_non_null(r);
         while (busy && ingot_step(engine, &busy, &error))

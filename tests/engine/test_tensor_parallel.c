@@ -2,6 +2,7 @@
 // and on all ranks, the text of one device, pages of all ranks that are kept and moved, a rank that fails.
 #include <stdlib.h>
 #include <unistd.h>
+#include "broken_device.h"
 #include "engine/api.h"
 #include "engine/api/memory_use.h"
 #include "engine/api/verify.h"
@@ -50,15 +51,10 @@ static bool keep(void *arg, const struct ingot_event *e)
 static struct ingot_request_options question(uint32_t which, struct ingot_session *session)
 {
     static uint32_t prompts[4][N_PROMPT];
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(prompts[which], N_PROMPT, N_NEW);
 
     for (uint32_t i = 0; i < N_PROMPT; i++)
         prompts[which][i] = (i * i * 31 + which * 77 + 9) % 500;
-    r.tokens = prompts[which];
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = N_NEW;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     r.session = session;
     return r;
 }
@@ -380,19 +376,6 @@ static void memory_is_counted_for_all_ranks(void **state)
 
 // ---- errors
 
-static const struct device_ops *whole_ops;
-static struct device_ops broken;
-static uint32_t plays_left;
-
-static bool break_down(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
-                       uint32_t last, struct err *err)
-{
-    if (plays_left == 0)
-        return err_set(err, ERR_DEVICE, "%s: a step failed: it is broken", d->name);
-    plays_left--;
-    return whole_ops->play(d, t, step, first, last, err);
-}
-
 // In the middle of a step, at any of its collectives: the others do not wait for ever, the request ends.
 static void a_rank_that_fails_ends_the_step(void **state)
 {
@@ -404,17 +387,13 @@ static void a_rank_that_fails_ends_the_step(void **state)
         struct ingot_request_options r = question(0, NULL);
         struct said_by_ranks said = { .n = 0 };
         char part[64];
-        whole_ops = d->ops;
-        broken = *d->ops;
-        broken.play = break_down;
-        d->ops = &broken;
-        plays_left = i * i;
+        device_break(d, i * i);
         assert_false(ingot_generate(engine, &r, keep, &said, NULL, &error));
         assert_int_equal(error.code, INGOT_DEVICE);
         snprintf(part, sizeof part, "rank %u of 2: cpu: a step failed: it is broken", i % 2);
         assert_non_null(strstr(error.message, part));
         assert_false(ingot_generate(engine, &r, keep, &said, NULL, &error)); // and stays so
-        d->ops = whole_ops;
+        device_mend(d);
         ingot_engine_close(engine);
     }
 }

@@ -187,18 +187,13 @@ static void every_command_is_the_plain_loop_s(void **state)
 
 static void submit_tokens(struct ingot_engine *engine, uint32_t n_prompt, uint32_t n)
 {
-    struct ingot_request_options r = ingot_request_defaults();
-    struct ingot_error error = { 0 };
     static uint32_t n_prompts; // no two begin alike: nothing of another prompt's pages can be used
     uint32_t prompt[64], start = ++n_prompts;
+    struct ingot_request_options r = greedy_request(prompt, n_prompt, n);
+    struct ingot_error error = { 0 };
 
     for (uint32_t i = 0; i < n_prompt; i++)
         prompt[i] = (start + i * 37) % 1000;
-    r.sampling.temperature = 0;
-    r.tokens = prompt;
-    r.n_tokens = n_prompt;
-    r.max_tokens = n;
-    r.ignore_eos = true;
     if (!ingot_generate(engine, &r, NULL, NULL, NULL, &error))
         fail_msg("%s", error.message);
 }

@@ -64,17 +64,12 @@ static inline struct ingot_picture *picture_of_tiles(const struct ingot_engine *
 static inline struct ingot_request_options request_of(struct case_of_pictures *c,
                                                       const struct ingot_engine *engine)
 {
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(c->tokens, c->g.n, 3);
 
     ingot_picture_free(c->picture);
     c->picture = picture_of_tiles(engine, c->tiles, c->n_tiles);
-    r.tokens = c->tokens;
-    r.n_tokens = c->g.n;
     r.pictures = (const struct ingot_picture *const *)&c->picture;
     r.n_pictures = 1;
-    r.max_tokens = 3;
-    r.ignore_eos = true;
-    r.sampling.temperature = 0;
     return r;
 }
 

@@ -1,5 +1,5 @@
 // test_from_file.c - a model larger than memory: its weights stay in the file, and are asked for ahead.
-#include "testing.h"
+#include "open_engine.h"
 #include <unistd.h>
 #include "engine/api.h"
 #include "engine/stage/place.h"
@@ -75,15 +75,10 @@ static uint64_t answer(struct ingot_engine *engine, uint32_t tokens[N_TOKENS])
 {
     static const uint32_t prompt[] = { 5 };
     struct device_counters *c = &engine->inner.loaded->devices.at[0]->counters;
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(prompt, 1, N_TOKENS);
     struct ingot_error error = { 0 };
     uint32_t *to = tokens;
 
-    r.tokens = prompt;
-    r.n_tokens = 1;
-    r.max_tokens = N_TOKENS;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     if (!ingot_generate(engine, &r, keep, &to, NULL, &error))
         fail_msg("%s", error.message);
     assert_ptr_equal(to, tokens + N_TOKENS);

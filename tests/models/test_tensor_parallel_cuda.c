@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "broken_device.h"
 #include "device/cuda/cuda.h"
 #include "device/fuse.h"
 #include "engine/api.h"
@@ -56,15 +57,10 @@ static bool keep(void *arg, const struct ingot_event *e)
 static struct ingot_request_options question(uint32_t which, uint32_t n_new)
 {
     static uint32_t prompts[N_SEQUENCES][N_PROMPT];
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(prompts[which], N_PROMPT, n_new);
 
     for (uint32_t i = 0; i < N_PROMPT; i++)
         prompts[which][i] = (i * i * 31 + which * 77 + 9) % 500;
-    r.tokens = prompts[which];
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = n_new;
-    r.sampling.temperature = 0;
-    r.ignore_eos = true;
     return r;
 }
 
@@ -250,19 +246,6 @@ static void a_step_is_one_submission_of_each_rank(void **state)
 
 // ---- errors
 
-static const struct device_ops *whole_ops;
-static struct device_ops broken;
-static uint32_t plays_left;
-
-static bool break_down(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
-                       uint32_t last, struct err *err)
-{
-    if (plays_left == 0)
-        return err_set(err, ERR_DEVICE, "%s: a step failed: it is broken", d->name);
-    plays_left--;
-    return whole_ops->play(d, t, step, first, last, err);
-}
-
 // The other rank, which began, gives up, and the request ends.
 static void a_gpu_that_fails_ends_the_step(void **state)
 {
@@ -276,15 +259,11 @@ static void a_gpu_that_fails_ends_the_step(void **state)
         struct ingot_request_options r = question(0, 40);
         struct said_by_gpus said = { .n = 0 };
         uint64_t begun = clock_ns();
-        whole_ops = d->ops;
-        broken = *d->ops;
-        broken.play = break_down;
-        d->ops = &broken;
-        plays_left = i * i;
+        device_break(d, i * i);
         assert_false(ingot_generate(engine, &r, keep, &said, NULL, &error));
         assert_int_equal(error.code, INGOT_DEVICE);
         assert_non_null(strstr(error.message, "it is broken"));
-        d->ops = whole_ops;
+        device_mend(d);
         ingot_engine_close(engine);
         assert_true(clock_ns() - begun < 20000000000u);
     }

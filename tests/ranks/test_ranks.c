@@ -142,7 +142,7 @@ static void write_traffic(const struct ingot_engine_options *o, const char *mode
     };
     uint32_t tokens[N_PROMPT];
     struct ingot_engine *engine = open_or_fail(o);
-    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_request_options r = greedy_request(tokens, N_PROMPT, N_NEW);
     struct ingot_error error = { 0 };
     const struct engine_loaded *l = engine->inner.loaded;
     uint64_t row = ROW + l->model.config.n_cols * 4ull;
@@ -156,11 +156,6 @@ static void write_traffic(const struct ingot_engine_options *o, const char *mode
 
     for (uint32_t i = 0; i < N_PROMPT; i++)
         tokens[i] = 20 + i;
-    r.tokens = tokens;
-    r.n_tokens = N_PROMPT;
-    r.max_tokens = N_NEW;
-    r.ignore_eos = true;
-    r.sampling.temperature = 0;
     if (!ingot_generate(engine, &r, NULL, NULL, NULL, &error))
         fail_msg("%s", error.message);
     if (l->remote) {

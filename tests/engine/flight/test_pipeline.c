@@ -393,19 +393,14 @@ static void an_engine_is_closed_in_the_middle(void **state)
 static void one_answer_alone_has_drafts(void **state)
 {
     struct ingot_engine_options o;
-    struct ingot_request_options r = ingot_request_defaults();
+    uint32_t tokens[60];
+    struct ingot_request_options r = greedy_request(tokens, 60, 40);
     struct ingot_result result[3];
     struct err err = { 0 };
-    uint32_t tokens[60];
     (void)state;
 
     for (uint32_t i = 0; i < 60; i++)
         tokens[i] = 300 + i % 6;
-    r.tokens = tokens;
-    r.n_tokens = 60;
-    r.max_tokens = 40;
-    r.ignore_eos = true;
-    r.sampling.temperature = 0;
     for (int i = 0; i < 3; i++) { // with threads, as devices that send to each other, as one
         o = options_of(i < 2 ? "4" : NULL);
         o.speculate = INGOT_SPECULATE_ALWAYS;
