@@ -2,6 +2,7 @@
 #include "model_tools/random/random_hybrid.h"
 #include <stdio.h>
 #include <string.h>
+#include "model_tools/random/random_keys.h"
 #include "model_tools/random/random_shapes.h"
 
 #define LFM2_LAYERS     (1u << 2 | 1u << 5 | 1u << 8 | 1u << 10 | 1u << 12 | 1u << 14)
@@ -85,14 +86,6 @@ uint32_t random_hybrid_draft(uint64_t n_cols, struct random_hybrid_tensor tensor
     return sizeof draft / sizeof *draft;
 }
 
-static void key(struct gguf_writer *w, const char *arch, const char *part, uint32_t value)
-{
-    char name[96];
-
-    snprintf(name, sizeof name, "%s.%s", arch, part);
-    gguf_write_u32(w, name, value);
-}
-
 // Pairs of a head that turn by time, height and width; with text alone all turn by the token's place.
 static void rope_sections(struct gguf_writer *w, const char *arch, uint32_t n_rotated)
 {
@@ -111,19 +104,19 @@ void random_hybrid_keys(const struct random_hybrid *h, struct gguf_writer *w, co
     char name[96];
 
     if (h->dim) {
-        key(w, arch, "attention.head_count_kv", n_kv_heads);
-        key(w, arch, "ssm.conv_kernel", h->kernel);
-        key(w, arch, "ssm.state_size", h->dim);
-        key(w, arch, "ssm.group_count", h->n_k_heads);
-        key(w, arch, "ssm.time_step_rank", h->n_v_heads);
-        key(w, arch, "ssm.inner_size", h->n_v_heads * h->dim);
-        key(w, arch, "full_attention_interval", 4);
+        random_key_u32(w, arch, "attention.head_count_kv", n_kv_heads);
+        random_key_u32(w, arch, "ssm.conv_kernel", h->kernel);
+        random_key_u32(w, arch, "ssm.state_size", h->dim);
+        random_key_u32(w, arch, "ssm.group_count", h->n_k_heads);
+        random_key_u32(w, arch, "ssm.time_step_rank", h->n_v_heads);
+        random_key_u32(w, arch, "ssm.inner_size", h->n_v_heads * h->dim);
+        random_key_u32(w, arch, "full_attention_interval", 4);
         rope_sections(w, arch, n_rotated);
         if (h->drafts)
-            key(w, arch, "nextn_predict_layers", 1);
+            random_key_u32(w, arch, "nextn_predict_layers", 1);
         return;
     }
-    key(w, arch, "shortconv.l_cache", h->kernel);
+    random_key_u32(w, arch, "shortconv.l_cache", h->kernel);
     for (uint32_t l = 0; l < n_layers; l++)
         heads[l] = random_hybrid_attends(h, l) ? (int32_t)n_kv_heads : 0;
     snprintf(name, sizeof name, "%s.attention.head_count_kv", arch);

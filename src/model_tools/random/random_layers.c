@@ -1,9 +1,9 @@
 // random_layers.c - see random_layers.h. Sizes from the config.json of Nemotron 3 Nano and Granite 4.0 H; the
 // toys have the same proportions.
 #include "model_tools/random/random_layers.h"
-#include <stdio.h>
 #include <string.h>
 #include "model_tools/random/random_gemma4.h"
+#include "model_tools/random/random_keys.h"
 
 enum { MAMBA_STATE = 128, MAMBA_DIM = 64, KERNEL = 4 };
 
@@ -131,22 +131,6 @@ uint32_t random_layers_top(const struct random_shape *h, struct random_tensor te
     return is_gemma(h->arch) ? random_gemma4_top(h, tensors) : 0;
 }
 
-static void key(const struct random_shape *h, struct gguf_writer *w, const char *part, uint32_t value)
-{
-    char name[96];
-
-    snprintf(name, sizeof name, "%s.%s", h->arch, part);
-    gguf_write_u32(w, name, value);
-}
-
-static void list(const struct random_shape *h, struct gguf_writer *w, const char *part, const int32_t *values)
-{
-    char name[96];
-
-    snprintf(name, sizeof name, "%s.%s", h->arch, part);
-    gguf_write_i32s(w, name, values, h->n_layers);
-}
-
 static void mamba_keys(const struct random_shape *h, struct gguf_writer *w)
 {
     int32_t kv[RANDOM_MOST_LAYERS], ffn[RANDOM_MOST_LAYERS];
@@ -156,17 +140,17 @@ static void mamba_keys(const struct random_shape *h, struct gguf_writer *w)
         kv[l] = kind == '*' ? (int32_t)h->n_kv_heads : 0;
         ffn[l] = kind == 'E' ? (int32_t)h->n_expert_ffn : 0;
     }
-    list(h, w, "attention.head_count_kv", kv);
+    random_key_i32s(w, h->arch, "attention.head_count_kv", kv, h->n_layers);
     if (is_granite(h->arch))
-        key(h, w, "feed_forward_length", h->n_ffn);
+        random_key_u32(w, h->arch, "feed_forward_length", h->n_ffn);
     else
-        list(h, w, "feed_forward_length", ffn);
-    key(h, w, "ssm.conv_kernel", KERNEL);
-    key(h, w, "ssm.state_size", MAMBA_STATE);
-    key(h, w, "ssm.group_count", mamba_groups(h));
-    key(h, w, "ssm.time_step_rank", mamba_heads(h));
-    key(h, w, "ssm.inner_size", mamba_heads(h) * MAMBA_DIM);
-    key(h, w, "expert_shared_feed_forward_length", h->n_shared);
+        random_key_i32s(w, h->arch, "feed_forward_length", ffn, h->n_layers);
+    random_key_u32(w, h->arch, "ssm.conv_kernel", KERNEL);
+    random_key_u32(w, h->arch, "ssm.state_size", MAMBA_STATE);
+    random_key_u32(w, h->arch, "ssm.group_count", mamba_groups(h));
+    random_key_u32(w, h->arch, "ssm.time_step_rank", mamba_heads(h));
+    random_key_u32(w, h->arch, "ssm.inner_size", mamba_heads(h) * MAMBA_DIM);
+    random_key_u32(w, h->arch, "expert_shared_feed_forward_length", h->n_shared);
     if (!is_granite(h->arch))
         gguf_write_f32(w, "nemotron_h_moe.expert_weights_scale", 2.5f);
 }

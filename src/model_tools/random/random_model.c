@@ -6,6 +6,7 @@
 #include "model_tools/random/random_encoder.h"
 #include "model_tools/random/random_family.h"
 #include "model_tools/random/random_hybrid.h"
+#include "model_tools/random/random_keys.h"
 #include "model_tools/random/random_layers.h"
 #include "model_tools/random/random_shapes.h"
 #include "model_tools/random/random_tower.h"
@@ -438,88 +439,64 @@ static bool choose_formats(struct random_model *s, uint32_t *file_type)
     return true;
 }
 
-static void key_u32(struct random_model *s, const char *part, uint32_t value)
-{
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
-    gguf_write_u32(&s->w, key, value);
-}
-
-static void key_bool(struct random_model *s, const char *part, bool value)
-{
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
-    gguf_write_bool(&s->w, key, value);
-}
-
-static void key_str(struct random_model *s, const char *part, struct str value)
-{
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
-    gguf_write_str(&s->w, key, value);
-}
-
-static void key_f32(struct random_model *s, const char *part, float value)
-{
-    char key[96];
-    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
-    gguf_write_f32(&s->w, key, value);
-}
-
 static void write_expert_keys(struct random_model *s)
 {
     const struct random_shape *h = s->shape;
+    const char *arch = h->arch;
+    struct gguf_writer *w = &s->w;
 
-    key_u32(s, "expert_count", h->n_experts);
-    key_u32(s, "expert_used_count", h->n_used);
-    key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
+    random_key_u32(w, arch, "expert_count", h->n_experts);
+    random_key_u32(w, arch, "expert_used_count", h->n_used);
+    random_key_u32(w, arch, "expert_feed_forward_length", h->n_expert_ffn);
     if (is_arch(s, "qwen2moe") || is_arch(s, "qwen35moe"))
-        key_u32(s, "expert_shared_feed_forward_length", h->n_shared);
+        random_key_u32(w, arch, "expert_shared_feed_forward_length", h->n_shared);
     if (is_arch(s, "gpt-oss")) {
-        key_u32(s, "attention.sliding_window", 128);
-        gguf_write_str(&s->w, "gpt-oss.rope.scaling.type", STR("yarn"));
-        key_f32(s, "rope.scaling.factor", 32);
-        key_u32(s, "rope.scaling.original_context_length", 4096);
+        random_key_u32(w, arch, "attention.sliding_window", 128);
+        random_key_str(w, arch, "rope.scaling.type", STR("yarn"));
+        random_key_f32(w, arch, "rope.scaling.factor", 32);
+        random_key_u32(w, arch, "rope.scaling.original_context_length", 4096);
     }
     if (is_arch(s, "lfm2moe")) {
-        key_u32(s, "leading_dense_block_count", n_dense(s));
-        key_u32(s, "expert_gating_func", 2);
+        random_key_u32(w, arch, "leading_dense_block_count", n_dense(s));
+        random_key_u32(w, arch, "expert_gating_func", 2);
     }
     if (is_arch(s, "glm4moe")) {
-        key_u32(s, "leading_dense_block_count", n_dense(s));
-        key_u32(s, "expert_shared_count", h->n_shared / h->n_expert_ffn);
-        key_u32(s, "expert_gating_func", 2);
-        gguf_write_bool(&s->w, "glm4moe.expert_weights_norm", true);
+        random_key_u32(w, arch, "leading_dense_block_count", n_dense(s));
+        random_key_u32(w, arch, "expert_shared_count", h->n_shared / h->n_expert_ffn);
+        random_key_u32(w, arch, "expert_gating_func", 2);
+        random_key_bool(w, arch, "expert_weights_norm", true);
     }
 }
 
 static void write_latent_keys(struct random_model *s)
 {
+    const char *arch = s->shape->arch;
+    struct gguf_writer *w = &s->w;
     const struct latent_shape *a = s->latent;
 
-    key_u32(s, "attention.kv_lora_rank", a->latent);
-    key_u32(s, "attention.key_length_mla", a->nope + a->rotated);
-    key_u32(s, "attention.value_length_mla", a->value);
+    random_key_u32(w, arch, "attention.kv_lora_rank", a->latent);
+    random_key_u32(w, arch, "attention.key_length_mla", a->nope + a->rotated);
+    random_key_u32(w, arch, "attention.value_length_mla", a->value);
     if (a->q_latent)
-        key_u32(s, "attention.q_lora_rank", a->q_latent);
-    key_u32(s, "leading_dense_block_count", n_dense(s));
-    key_u32(s, "expert_shared_count", a->n_shared);
-    key_u32(s, "expert_gating_func", a->sigmoid ? 2 : 1);
-    key_f32(s, "expert_weights_scale", a->scale);
-    key_bool(s, "expert_weights_norm", a->sigmoid || is_arch(s, "mistral4"));
+        random_key_u32(w, arch, "attention.q_lora_rank", a->q_latent);
+    random_key_u32(w, arch, "leading_dense_block_count", n_dense(s));
+    random_key_u32(w, arch, "expert_shared_count", a->n_shared);
+    random_key_u32(w, arch, "expert_gating_func", a->sigmoid ? 2 : 1);
+    random_key_f32(w, arch, "expert_weights_scale", a->scale);
+    random_key_bool(w, arch, "expert_weights_norm", a->sigmoid || is_arch(s, "mistral4"));
     if (a->n_groups > 1) {
-        key_u32(s, "expert_group_count", a->n_groups);
-        key_u32(s, "expert_group_used_count", a->n_used_groups);
+        random_key_u32(w, arch, "expert_group_count", a->n_groups);
+        random_key_u32(w, arch, "expert_group_used_count", a->n_used_groups);
     }
     if (a->yarn == 0)
         return;
     bool mistral = is_arch(s, "mistral4");
-    key_str(s, "rope.scaling.type", STR("yarn"));
-    key_f32(s, "rope.scaling.factor", mistral ? 128 : 40);
-    key_u32(s, "rope.scaling.original_context_length", mistral ? 8192 : 4096);
-    key_f32(s, "rope.scaling.yarn_log_multiplier", a->yarn);
+    random_key_str(w, arch, "rope.scaling.type", STR("yarn"));
+    random_key_f32(w, arch, "rope.scaling.factor", mistral ? 128 : 40);
+    random_key_u32(w, arch, "rope.scaling.original_context_length", mistral ? 8192 : 4096);
+    random_key_f32(w, arch, "rope.scaling.yarn_log_multiplier", a->yarn);
     if (mistral)
-        key_f32(s, "attention.temperature_scale", 0.1f);
+        random_key_f32(w, arch, "attention.temperature_scale", 0.1f);
 }
 
 static uint32_t n_rotated(const struct random_model *s)
@@ -535,37 +512,39 @@ static uint32_t n_rotated(const struct random_model *s)
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct random_shape *h = s->shape;
+    const char *arch = h->arch;
+    struct gguf_writer *w = &s->w;
 
-    gguf_write_str(&s->w, "general.architecture", str_from(h->arch));
-    gguf_write_str(&s->w, "general.name", str_from(h->name));
-    key_u32(s, "block_count", h->n_layers + has_draft(s));
-    bool encodes = random_encoder_is(h->arch) || is_arch(s, "gemma-embedding");
-    key_u32(s, "context_length", encodes ? random_encoder_context(h->name, h->arch) : 32768);
-    key_u32(s, "embedding_length", h->n_cols);
-    bool listed = random_layers_knows(h->arch);
+    gguf_write_str(w, "general.architecture", str_from(arch));
+    gguf_write_str(w, "general.name", str_from(h->name));
+    random_key_u32(w, arch, "block_count", h->n_layers + has_draft(s));
+    bool encodes = random_encoder_is(arch) || is_arch(s, "gemma-embedding");
+    random_key_u32(w, arch, "context_length", encodes ? random_encoder_context(h->name, arch) : 32768);
+    random_key_u32(w, arch, "embedding_length", h->n_cols);
+    bool listed = random_layers_knows(arch);
     if (listed)
-        random_layers_keys(h, &s->w);
+        random_layers_keys(h, w);
     else
-        key_u32(s, "feed_forward_length", h->n_ffn);
-    key_u32(s, "attention.head_count", h->n_heads);
+        random_key_u32(w, arch, "feed_forward_length", h->n_ffn);
+    random_key_u32(w, arch, "attention.head_count", h->n_heads);
     if (s->hybrid)
-        random_hybrid_keys(s->hybrid, &s->w, h->arch, h->n_layers, h->n_kv_heads, n_rotated(s));
+        random_hybrid_keys(s->hybrid, w, arch, h->n_layers, h->n_kv_heads, n_rotated(s));
     else if (!listed)
-        key_u32(s, "attention.head_count_kv", h->n_kv_heads);
-    key_u32(s, "attention.key_length", h->head_dim);
-    key_u32(s, "attention.value_length", s->latent ? s->latent->latent : h->head_dim);
-    key_u32(s, "rope.dimension_count", n_rotated(s));
-    key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
-    key_f32(s, "rope.freq_base", h->rope_base);
-    key_u32(s, "vocab_size", h->n_vocab);
-    random_family_keys(h, &s->w);
-    random_encoder_keys(h->name, h->arch, &s->w);
+        random_key_u32(w, arch, "attention.head_count_kv", h->n_kv_heads);
+    random_key_u32(w, arch, "attention.key_length", h->head_dim);
+    random_key_u32(w, arch, "attention.value_length", s->latent ? s->latent->latent : h->head_dim);
+    random_key_u32(w, arch, "rope.dimension_count", n_rotated(s));
+    random_key_f32(w, arch, "attention.layer_norm_rms_epsilon", 1e-5f);
+    random_key_f32(w, arch, "rope.freq_base", h->rope_base);
+    random_key_u32(w, arch, "vocab_size", h->n_vocab);
+    random_family_keys(h, w);
+    random_encoder_keys(h->name, arch, w);
     if (h->n_experts)
         write_expert_keys(s);
     if (s->latent)
         write_latent_keys(s);
-    gguf_write_u32(&s->w, "general.file_type", file_type);
-    gguf_write_u32(&s->w, "general.quantization_version", 2);
+    gguf_write_u32(w, "general.file_type", file_type);
+    gguf_write_u32(w, "general.quantization_version", 2);
 }
 
 static bool tensor_bytes(struct random_model *s, struct quantize_entry *e)
