@@ -9,13 +9,12 @@ has less than 400 KB. Every family is a class with the few lines in which it dif
 """
 import json
 import os
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
 import hf_to_gguf
-from make_mixture_golden import write_safetensors
+from golden_files import make_named, write_config, write_golden, write_safetensors
 
 SEED = 20263
 COMMON = dict(bos_token_id=1, eos_token_id=2, torch_dtype="float32", max_position_embeddings=256, vocab_size=131, rms_norm_eps=1e-5)
@@ -783,20 +782,13 @@ def make(name, index, out):
     weights = family.draw(generator)
     tokens = generator.integers(0, family.c["vocab_size"], family.n).astype(np.int32)
     logits = family.logits(tokens)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps(family.c, indent=2, sort_keys=True) + "\n")
+    write_config(folder, family.c)
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     family.write_gguf(os.path.join(folder, "model.gguf"), name, weights)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
     print(f"{name:12s} logits std {logits.std():.3f}, {size / 1024:.0f} KB")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

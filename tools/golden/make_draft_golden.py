@@ -8,9 +8,7 @@ Layers add little to what a token's embedding says, and the drafting layer's mat
 drafts are often right. One model has an embedding and a head of the layer's own, one repeats the model's, as checkpoints do; Qwen3.5 has neither,
 a layer of full attention, its tensors under "mtp." and norms of 1 + w (the Qwen team, 2025 and 2026: Qwen3-Next, Qwen3.5).
 """
-import json
 import os
-import sys
 
 import numpy as np
 
@@ -18,7 +16,7 @@ import make_glm_golden as glm
 import make_hybrid_golden as hybrid
 import make_latent_golden as latent
 import gguf_write as gguf
-from make_mixture_golden import write_safetensors
+from golden_files import make_named, write_config, write_safetensors
 
 SEED = 20300
 SMALL = dict(vocab_size=61, num_hidden_layers=2, first_k_dense_replace=1, num_nextn_predict_layers=1, max_position_embeddings=256,
@@ -132,11 +130,6 @@ def hidden_of(r, tokens):
     return h
 
 
-def write_json(folder, c):
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps(c, indent=2, sort_keys=True) + "\n")
-
-
 def finish(folder, r, tokens, draft):
     """The reference's logits."""
     logits, h = r.logits(tokens), hidden_of(r, tokens)
@@ -155,7 +148,7 @@ def make_qwen35(name, index, out):
     os.makedirs(folder, exist_ok=True)
     weights = draw_qwen35(v, generator)
     tokens = generator.integers(0, v["config"]["vocab_size"], v["n"]).astype(np.int32)
-    write_json(folder, {**hybrid.BASE, **v["config"]})
+    write_config(folder, {**hybrid.BASE, **v["config"]})
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     write_qwen35_gguf(os.path.join(folder, "model.gguf"), name, v, weights)
     finish(folder, hybrid.Qwen35(v, weights), tokens, qwen35_draft_logits)
@@ -171,17 +164,11 @@ def make(name, index, out):
     os.makedirs(folder, exist_ok=True)
     weights, c = draw(name, generator), {**source.BASE, **v["config"]}
     tokens = generator.integers(0, c["vocab_size"], v["n"]).astype(np.int32)
-    write_json(folder, c)
+    write_config(folder, c)
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     source.write_gguf(os.path.join(folder, "model.gguf"), name, v, weights, *([] if source is glm else [False]))
     finish(folder, reference(v, weights), tokens, draft_logits)
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

@@ -16,8 +16,8 @@ from math import erf
 import numpy as np
 
 import gguf_write as gguf
+from golden_files import write_safetensors
 from make_dense_golden import Family, Gemma3, inverse_frequencies, rotate, silu
-from make_mixture_golden import write_safetensors
 
 SEED = 20264
 LENGTHS = (1, 2, 17, 40)

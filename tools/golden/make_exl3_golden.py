@@ -8,13 +8,13 @@ needed. The forward pass is that of make_mixture_golden.py, on matrices with the
 
 VECTORS_FILE: for each of the three codebooks and 1 to 8 bits: a tile's words, then its 256 halves, [input][output].
 """
-import json
 import os
 import sys
 
 import numpy as np
 
-from make_mixture_golden import BASE, QWEN, Reference, write_safetensors
+from golden_files import write_config, write_golden, write_safetensors
+from make_mixture_golden import BASE, QWEN, Reference
 
 SEED = 20321
 CODEBOOKS = ("3inst", "mcg", "mul1")
@@ -183,10 +183,9 @@ def write_model(folder, v, kind, seed):
     logits = reference.logits(tokens)
     assert reference.gap > 1e-2, f"a near tie of experts, {reference.gap}; take another seed"
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps({**BASE, **v["config"]}, indent=2, sort_keys=True) + "\n")
+    write_config(folder, {**BASE, **v["config"]})
     write_safetensors(os.path.join(folder, "model.safetensors"), model.stored)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     print(f"{folder}: logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}")
 
 

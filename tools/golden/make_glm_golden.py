@@ -5,15 +5,13 @@ Usage: python3 make_glm_golden.py OUT [name ...]     (needs numpy alone)
 Experts, routing and the dense layers are those of make_latent_golden.py; here is attention as Zhipu AI describes it (2025): GQA, biases
 on q, k and v, norms a head or none, and a rotation of halves within the first part of a head.
 """
-import json
 import os
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
 import make_latent_golden as latent
-from make_mixture_golden import write_safetensors
+from golden_files import make_named, write_config, write_golden, write_safetensors
 
 SEED = 20280
 BASE = dict(latent.BASE, model_type="glm4_moe", architectures=["Glm4MoeForCausalLM"], attention_bias=True, n_group=1, topk_group=1,
@@ -159,19 +157,12 @@ def make(name, index, out):
     reference = Glm(v, weights)
     logits = reference.logits(tokens)
     assert reference.gap > 2e-4, f"{name}: a near tie of experts, {reference.gap}; take another draw"
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps(c, indent=2, sort_keys=True) + "\n")
+    write_config(folder, c)
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     write_gguf(os.path.join(folder, "model.gguf"), name, v, weights)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     print(f"{name:10s} logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

@@ -7,15 +7,14 @@ a sink per head in the softmax's denominator, a window on every other layer, bia
 activation, YaRN whose ramp is not rounded, and experts as BF16 ([experts, in, out]) or as MXFP4 blocks. Experts are drawn so
 wide that the clamp bites on both sides; a window is shorter than the tokens, and these pass the original context.
 """
-import json
 import os
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
 import hf_to_gguf
-from make_mixture_golden import Reference, write_safetensors
+from golden_files import make_named, write_config, write_golden, write_safetensors
+from make_mixture_golden import Reference
 
 SEED = 20270
 GGML_MXFP4 = 39
@@ -202,22 +201,15 @@ def make(name, index, out):
     logits = reference.logits(tokens)
     assert reference.gap > 1e-3, f"{name}: a near tie of experts, {reference.gap}; take another seed"
     assert (reference.clamped > 0).all() and 0.05 < reference.sunk < 0.9, (reference.clamped, reference.sunk)
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps(v["config"], indent=2, sort_keys=True) + "\n")
+    write_config(folder, v["config"])
     write_safetensors(os.path.join(folder, "model.safetensors"), {
         tensor: (x.view(np.uint32) >> 16).astype(np.uint16) if x.ndim == 3 and x.dtype == np.float32 else x for tensor, x in weights.items()})
     write_gguf(os.path.join(folder, "model.gguf"), name, v, weights)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     n = v["n"] * v["config"]["num_experts_per_tok"] * v["config"]["num_hidden_layers"]
     print(f"{name:13s} logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}, "
           f"clamped {reference.clamped / n}, to the sinks {reference.sunk:.2f}")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

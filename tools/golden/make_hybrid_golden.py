@@ -7,14 +7,12 @@ gated delta networks; the Qwen team 2026, Qwen3.5; Dao and Gu 2024, Mamba2; IBM 
 padded sequence, the recurrence by whole matrices, attention by dense masks. Sizes are odd on purpose; the eps inside of norms counts.
 check_transformers.py asks transformers for the same logits.
 """
-import json
 import os
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
-from make_mixture_golden import write_safetensors
+from golden_files import make_named, write_config, write_golden, write_safetensors
 
 SEED = 20290  # and a variant's draw, chosen so that no position is a near tie of experts
 BASE = dict(bos_token_id=1, eos_token_id=2, torch_dtype="float32", vocab_size=131, max_position_embeddings=256, tie_word_embeddings=True)
@@ -740,19 +738,12 @@ def make(name, index, out):
     reference = kind(v, weights)
     logits = reference.logits(tokens)
     assert reference.gap > 2e-4, f"{name}: a near tie of experts, {reference.gap}; take another draw"
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps({**BASE, **v["config"]}, indent=2, sort_keys=True) + "\n")
+    write_config(folder, {**BASE, **v["config"]})
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     write_gguf(os.path.join(folder, "model.gguf"), name, v, weights)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     print(f"{name:10s} logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

@@ -8,14 +8,12 @@ where the C multiplies queries into the latent space; it rotates pairs as comple
 correction biases are drawn wide, so that a wrong choice of groups or experts shows; no position is a near tie.
 check_transformers.py asks transformers for the same logits.
 """
-import json
 import os
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
-from make_mixture_golden import write_safetensors
+from golden_files import make_named, write_config, write_golden, write_safetensors
 
 SEED = 20270  # and a variant's draw, chosen so that no position is a near tie
 EPS = 1e-6  # of the norms inside of attention, whatever rms_norm_eps is
@@ -336,21 +334,14 @@ def make(name, index, out):
     reference = Reference(v, weights)
     logits = reference.logits(tokens)
     assert reference.gap > 2e-4, f"{name}: a near tie of experts, {reference.gap}; take another draw"
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps(c, indent=2, sort_keys=True) + "\n")
+    write_config(folder, c)
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     write_gguf(os.path.join(folder, "model.gguf"), name, v, weights, False)
     if v.get("legacy"):
         write_gguf(os.path.join(folder, "legacy.gguf"), name, v, weights, True)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     print(f"{name:14s} logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)

@@ -10,14 +10,13 @@ that what an adapter adds is no small part of a product.
 import json
 import os
 import struct
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
 import hf_to_gguf
+from golden_files import make_named, write_golden, write_safetensors
 from make_dense_golden import VARIANTS, Family
-from make_mixture_golden import write_safetensors
 
 
 
@@ -121,16 +120,10 @@ def make(name, index, golden):
     logits = family.logits(tokens)
     write_peft(folder, v, parts)
     write_gguf(folder, v, parts)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     size = sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder))
     print(f"{name:16s} logits moved by {((logits - plain) ** 2).sum() / (plain ** 2).sum():.2f} of their square, {size / 1024:.0f} KB")
 
 
-def main():
-    for index, name in enumerate(ADAPTERS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(ADAPTERS, make)

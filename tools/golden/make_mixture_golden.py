@@ -8,15 +8,13 @@ no order of steps with the C. Sources: Jiang et al. 2024 (Mixtral), Muennighoff 
 cards (Qwen1.5-MoE, Qwen3), IBM's (Granite 3: four multipliers). Sizes are odd on purpose, as in make_golden.py; routers are drawn wide, so that a wrong choice of
 experts shows, and every position's smallest gap between the last chosen and the first left out is checked to be no near tie.
 """
-import json
 import os
-import struct
-import sys
 
 import numpy as np
 
 import gguf_write as gguf
 import hf_to_gguf
+from golden_files import make_named, write_config, write_golden, write_safetensors
 
 SEED = 20261
 BASE = dict(max_position_embeddings=256, hidden_act="silu", tie_word_embeddings=False, attention_bias=False, bos_token_id=1,
@@ -172,18 +170,6 @@ class Reference:
         return self.linear(self.norm(x, "model.norm"), "lm_head") / self.c.get("logits_scaling", 1.0)
 
 
-def write_safetensors(path, tensors):
-    header, data = {}, b""
-    for name, x in tensors.items():
-        kind = {"float32": "F32", "int32": "I32", "uint8": "U8", "uint16": "BF16", "int16": "I16", "float16": "F16"}[x.dtype.name]
-        header[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [len(data), len(data) + x.nbytes]}
-        data += np.ascontiguousarray(x).tobytes()
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(head)) + head + data)
-
-
 def gguf_tensors(v, weights):
     """GGUF's name -> array: an expert's matrices one behind the other."""
     c, out, arch = v["config"], {}, v["arch"]
@@ -243,19 +229,12 @@ def make(name, index, out):
     reference = Reference(v, weights)
     logits = reference.logits(tokens)
     assert reference.gap > 1e-3, f"{name}: a near tie of experts, {reference.gap}; take another seed"
-    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps({**BASE, **v["config"]}, indent=2, sort_keys=True) + "\n")
+    write_config(folder, {**BASE, **v["config"]})
     write_safetensors(os.path.join(folder, "model.safetensors"), weights)
     write_gguf(os.path.join(folder, "model.gguf"), name, v, weights)
-    write_safetensors(os.path.join(folder, "golden.safetensors"), {"tokens": tokens, "logits": logits.astype(np.float32)})
+    write_golden(folder, tokens, logits)
     print(f"{name:10s} logits std {logits.std():.3f}, smallest gap between experts {reference.gap:.1e}")
 
 
-def main():
-    for index, name in enumerate(VARIANTS):
-        if len(sys.argv) == 2 or name in sys.argv[2:]:
-            make(name, index, sys.argv[1])
-
-
 if __name__ == "__main__":
-    main()
+    make_named(VARIANTS, make)
