@@ -46,11 +46,11 @@ enum {
 // Tiles of the kernels: pairs of weight rows, and rows of activations, in a threadgroup. product_choice.c
 // says why.
 enum {
-    ROWS_PAIRS = 8, // product_one, product_some and product_few
+    ROWS_PAIRS = 8, // product_one, product_some, product_eight and product_sixteen
     ROWS_SIMDS = 4,
     EIGHT_ROWS = 8,
     SOME_ROWS = 4, // product_some
-    FEW_ROWS = 16, // product_few
+    FEW_ROWS = 16, // product_sixteen
     HEAD_PAIRS = 128,
     HEAD_THREADS = 256,
     PARTS_PAIRS = 32, // matmul_parts

@@ -1,4 +1,4 @@
-// faults.metal - kernels with one fault each, which the run time or its checker must find. test_msl_faults.c
+// faults.metal - kernels with one fault each, which the run time or its checker must find. test_msl_run.c
 // says which by the name.
 #include <metal_stdlib>
 using namespace metal;
