@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/kv/kv_window.h"
-#include "engine/kv/prefix.h"
 #include "engine/prompt.h"
 
 enum { UNREAD_BYTES = 256 << 20 }; // of logits that the caller has not taken

@@ -9,7 +9,6 @@
 #include "base/stats.h"
 #include "main/loading.h"
 #include "main/terminal/out.h"
-#include "main/terminal/out_json.h"
 #include "main/version.h"
 
 void bench_row_name(const struct bench_row *row, char *name, size_t n)

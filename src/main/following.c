@@ -13,7 +13,6 @@
 #include "engine/api/follow.h"
 #include "engine/ranks/ranks.h"
 #include "engine/stage/remote.h"
-#include "main/loading.h"
 #include "main/terminal/fail.h"
 
 static void on_alarm(int signal)

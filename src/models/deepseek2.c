@@ -4,7 +4,6 @@
 //
 // V2 scores experts by softmax, "greedy" over all or over the groups with the best experts. V3 and GLM score
 // by sigmoid, choose with a correction bias, groups by their two best, and normalise.
-#include "base/log.h"
 #include "models/latent_attention.h"
 
 static const struct config_key config[] = { LATENT_CONFIG, MIXTURE_DEEPSEEK_CONFIG };

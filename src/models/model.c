@@ -2,7 +2,6 @@
 #include "models/model.h"
 #include <math.h>
 #include <string.h>
-#include "base/log.h"
 #include "base/mem.h"
 #include "device/tape_exchange.h"
 #include "models/arch.h"

@@ -3,9 +3,7 @@
 #include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
-#include "ops/embed/embed.h"
 #include "ops/latent/latent.h"
-#include "ops/matmul/matmul.h"
 #include "ops/moe/moe.h"
 #include "ops/ops.h"
 #include "ops/parts.h"

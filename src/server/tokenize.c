@@ -1,6 +1,5 @@
 // tokenize.c - see tokenize.h.
 #include "server/tokenize.h"
-#include "base/mem.h"
 #include "server/answer.h"
 #include "server/api/prompts.h"
 #include "server/generation/vocab.h"

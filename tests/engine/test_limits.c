@@ -5,7 +5,6 @@
 #include <unistd.h>
 #include "engine/api.h"
 #include "engine/limits/pace.h"
-#include "engine/request.h"
 #include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama2/model.gguf"

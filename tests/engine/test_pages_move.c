@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/mem.h"
-#include "base/random.h"
 #include "base/str.h"
 #include "engine/api.h"
 #include "open_engine.h"

@@ -6,7 +6,6 @@
 #include "engine/api.h"
 #include "engine/api/memory_use.h"
 #include "engine/api/verify.h"
-#include "engine/load/load_split.h"
 #include "open_engine.h"
 
 enum { N_PROMPT = 41, N_NEW = 24 };

@@ -3,7 +3,6 @@
 #include "toy_engine.h"
 #include <math.h>
 #include <unistd.h>
-#include "base/mem.h"
 #include "model_tools/eval.h"
 
 static const char story[] = "Tom was in the garden. Tom found a red ball. He went to the kitchen. Anna was "

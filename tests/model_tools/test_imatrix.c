@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "toy_engine.h"
-#include "base/file.h"
-#include "base/mem.h"
-#include "format/gguf_write.h"
 #include "gguf_builder.h"
 #include "model_tools/imatrix_collect.h"
 #include "model_tools/imatrix_file.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "base/mem.h"
 #include "model_tools/eval_score.h"
 #include "model_tools/logits_file.h"
 

@@ -1,6 +1,5 @@
 // test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for
 // calls, and nothing else.
-#include "base/mem.h"
 #include "server/api/constrain.h"
 #include "testing.h"
 #include "text/grammar/grammar.h"

@@ -12,7 +12,6 @@
 // window pages, and engines that keep pages on disk or have threads for stages, take the turns between steps.
 #include <stdatomic.h>
 #include <stdio.h>
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "engine/api.h"

@@ -3,7 +3,6 @@
 // Encoders read both texts one behind the other, between the tokens that end a text. Qwen3's rerankers read a
 // chat that asks whether the document meets the query (model card of Qwen3-Reranker, 2025); a GGUF file may
 // have a text of its own for that, with {query} and {document} in it.
-#include "base/mem.h"
 #include "engine/api.h"
 #include "engine/pool.h"
 #include "models/arch.h"

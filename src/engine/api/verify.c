@@ -13,7 +13,6 @@
 // then, and none gets the others' sums: numbers as good as any. Their devices try it when they are opened.
 #include "engine/api/verify.h"
 #include <string.h>
-#include "base/log.h"
 #include "base/mem.h"
 #include "engine/api.h"
 #include "engine/group/direct.h"

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "device/communicator.h"
 #include "device/tape_exchange.h"
-#include "engine/group/group.h"
 
 uint32_t direct_most_rows = UINT32_MAX;
 

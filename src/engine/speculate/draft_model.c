@@ -1,7 +1,6 @@
 // draft_model.c - see draft_model.h.
 #include "engine/speculate/draft_model.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"

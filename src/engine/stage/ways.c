@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include "models/arch.h"
-#include "models/mixture.h"
 
 enum { MOST_WAYS = 3, LEAST_PAGES = 16 }; // a context of fewer pages is no way out
 static const double LEAST_BITS = 1.5;     // of a weight: no format has fewer

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
-#include "base/stats.h"
 
 enum { WIDTH = 720, LEFT = 64, RIGHT = 16, TOP = 12, BOTTOM = 40, NAMES = 140, MOST_NAMES = 13 };
 

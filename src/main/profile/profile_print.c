@@ -1,7 +1,6 @@
 // profile_print.c - a profile as Markdown tables.
 #include <math.h>
 #include "base/mem.h"
-#include "base/stats.h"
 #include "main/profile/profile_report.h"
 #include "main/terminal/out.h"
 

@@ -4,7 +4,6 @@
 // A device is a process and a lane of it a thread; process 0 is the host, which submits, and has a thread for
 // each of the requests that the phases sent at the same time. Times are microseconds from the first request
 // on. A flow leads from each submission to the first command of each stage.
-#include "base/file.h"
 #include "main/profile/profile_report.h"
 
 enum { HOST = 0 };

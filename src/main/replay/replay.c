@@ -1,7 +1,6 @@
 // replay.c - see replay.h.
 #include "main/replay/replay.h"
 #include <math.h>
-#include "base/mem.h"
 #include "engine/api/verify.h"
 #include "main/loading.h"
 #include "main/replay/record.h"

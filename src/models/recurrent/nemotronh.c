@@ -4,7 +4,6 @@
 //
 // The square is ReLU(h) h, so that experts take one matrix for gate and up. Checkpoints name a layer's kind
 // by a letter or a word, GGUF files by its KV heads and hidden numbers.
-#include "models/binding/layer_config.h"
 #include "models/recurrent/mamba.h"
 #include "models/mixture.h"
 #include "ops/activate/activate.h"

@@ -1,7 +1,6 @@
 // latent_block_cuda.c - the operation's launch: one, where the shapes and formats are those of its kernel and
 // all weights of a block fit its shared memory; else the parts'.
 #include "ops/latent_block/latent_block_cuda.h"
-#include "gemm/cuda/gemm_kernels.h"
 #include "ops/cuda_table.h"
 
 static const u32 operands[BLOCK_N_PRODUCTS] = { LATENT_BLOCK_Q_A, LATENT_BLOCK_Q_B, LATENT_BLOCK_K_B,

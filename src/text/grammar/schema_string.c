@@ -3,7 +3,6 @@
 // Formats are patterns that allow what RFC 3339, 3986, 4122, 4291 and 5321 allow, or less. An unknown format
 // is an annotation, as the standard says; so is a format that excludes every string which the pattern and
 // lengths allow.
-#include "base/mem.h"
 #include "text/grammar/schema_language.h"
 
 #define DATE                                                                                 \

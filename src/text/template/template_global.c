@@ -2,7 +2,6 @@
 // strftime_now.
 #include <time.h>
 #include "text/template/template_builtin.h"
-#include "text/template/template_string.h"
 
 bool global_range(struct render *r, struct call *c)
 {

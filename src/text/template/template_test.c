@@ -1,7 +1,6 @@
 // template_test.c - the tests of the template language: x is NAME.
 #include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
-#include "text/template/template_string.h"
 
 static bool answer(struct call *c, bool yes)
 {
