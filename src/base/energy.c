@@ -2,7 +2,6 @@
 #include "base/energy.h"
 #include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 #include "base/file.h"
 #include "base/str.h"
 

@@ -1,6 +1,5 @@
 // model_file.c - opening by kind, lookups, and typed reading of values; see model_file.h.
 #include "format/model_file.h"
-#include <stdlib.h>
 #include "base/mem.h"
 #include "format/file_guard.h"
 #include "format/gguf.h"

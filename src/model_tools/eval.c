@@ -1,7 +1,6 @@
 // eval.c - see eval.h. A chunk is one request that wants the logits of its second half; rows are collected in
 // blocks, which all threads score together.
 #include "model_tools/eval.h"
-#include <math.h>
 #include "base/mem.h"
 #include "base/thread_pool.h"
 

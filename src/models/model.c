@@ -1,6 +1,5 @@
 // model.c - binds a file to an architecture, and records a stage; see model.h and arch.h.
 #include "models/model.h"
-#include <math.h>
 #include <string.h>
 #include "base/mem.h"
 #include "device/tape_exchange.h"

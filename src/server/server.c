@@ -5,7 +5,6 @@
 // the engine's thread, and the rest end.
 #include "server/server.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>

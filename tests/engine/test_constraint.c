@@ -1,7 +1,6 @@
 // test_constraint.c - answers of the shipped model under a grammar, a schema and biases: they follow, alone
 // and beside others.
 #include <jansson.h>
-#include <stdlib.h>
 #include "ingot.h"
 #include "testing.h"
 

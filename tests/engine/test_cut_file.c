@@ -2,7 +2,6 @@
 // and other engines go on.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/file.h"

@@ -1,5 +1,4 @@
 // test_detokenizer.c - text that comes token by token: whole characters, and an end before a stop string.
-#include <stdio.h>
 #include "engine/detokenizer.h"
 #include "testing.h"
 

@@ -1,6 +1,5 @@
 // test_embed.c - embeddings: of length 1, the same whole and in chunks, and nearer for what is alike.
 #include <math.h>
-#include <stdlib.h>
 #include "open_engine.h"
 
 enum { N_PROMPT = 37, MOST_COLS = 1024 };

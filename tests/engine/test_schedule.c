@@ -1,6 +1,5 @@
 // test_schedule.c - who is read first: prompts of unlike lengths at once, counted in steps, and answered with
 // the bits they have alone.
-#include <stdlib.h>
 #include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"

@@ -1,7 +1,6 @@
 // test_session_file.c - sessions in files: the same answer from the same numbers in another engine, and every
 // damage is an error.
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "open_engine.h"

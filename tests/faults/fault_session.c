@@ -2,7 +2,6 @@
 // since no verb of ingot's saves one. Prints what follows, or a clear error.
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include "ingot.h"
 
 enum { N_PROMPT = 40, N_NEW = 5 };

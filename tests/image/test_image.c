@@ -1,7 +1,6 @@
 // test_image.c - resizing, tiles and their prompt against Pillow's bytes (vectors.txt), by every loop and
 // with threads; how a model's files say what they want.
 #include "testing.h"
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/sha256.h"

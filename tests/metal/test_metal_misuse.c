@@ -1,7 +1,6 @@
 // test_metal_misuse.c - a host that uses Metal wrongly is told, whatever it does wrong; one that uses it
 // rightly is not.
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include "device/metal/objc.h"
 #include "metal_emu.h"

@@ -4,7 +4,6 @@
 // A golden model is copied with one thing changed: a value, a tensor more or a tensor less. Both formats.
 #include "testing.h"
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/str.h"

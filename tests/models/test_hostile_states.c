@@ -1,7 +1,6 @@
 // test_hostile_states.c - files whose recurrent layers do not fit together: each is refused in one line that
 // says so.
 #include <math.h>
-#include <stdlib.h>
 #include "base/file.h"
 #include "models/model.h"
 #include "testing.h"

@@ -1,6 +1,5 @@
 // test_pages.c - the formats of KV pages: what is written is read back, within the format's precision, and
 // nothing else is touched.
-#include <float.h>
 #include "device/pages.h"
 #include "op_harness.h"
 

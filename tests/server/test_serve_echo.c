@@ -3,7 +3,6 @@
 //
 // The real program with the model that ships inside. Greedy answers and a seed make every reply the same each
 // time.
-#include <math.h>
 #include "server/shared.h"
 
 #define TEXT   "/v1/completions"

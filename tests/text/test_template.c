@@ -4,7 +4,6 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include "base/file.h"
 #include "text/template/template.h"
 

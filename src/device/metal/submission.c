@@ -3,7 +3,6 @@
 // A command buffer does not retain what it uses: buffers are released only when nothing is in flight. Its
 // completion handler runs on a thread of the system, records the serial and the first error, and wakes the
 // waiting thread. Nothing is committed after an error.
-#include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
 

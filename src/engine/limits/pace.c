@@ -1,6 +1,5 @@
 // pace.c - see pace.h.
 #include "engine/limits/pace.h"
-#include <stdio.h>
 #include "base/clock.h"
 #include "base/log.h"
 

@@ -1,6 +1,5 @@
 // load_shape.c - see load_shape.h.
 #include "engine/load/load_shape.h"
-#include <string.h>
 #include "base/log.h"
 #include "device/cpu/cpu.h"
 #include "engine/flight/flight_run.h"

@@ -1,6 +1,5 @@
 // adapters.c - see adapters.h.
 #include "engine/stage/adapters.h"
-#include <math.h>
 #include <string.h>
 #include "base/mem.h"
 #include "engine/stage/stage.h"

@@ -4,7 +4,6 @@
 // int8 have a scale of 1 too; and a sum of 512 products of 127 * 127 is below 2^24, where fp32 is exact.
 #include "engine/stage/device_check.h"
 #include <math.h>
-#include <string.h>
 #include "base/mem.h"
 #include "device/step.h"
 #include "ops/matmul/matmul.h"

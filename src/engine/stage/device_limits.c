@@ -1,6 +1,5 @@
 // device_limits.c - see device_limits.h.
 #include "engine/stage/device_limits.h"
-#include <string.h>
 #include "base/bandwidth.h"
 #include "base/clock.h"
 #include "base/mem.h"

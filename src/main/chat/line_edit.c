@@ -4,7 +4,6 @@
 // function for the first, which takes all up to the second into the line, newlines too.
 #include "main/chat/line_edit.h"
 #include <locale.h>
-#include <stdlib.h>
 #include <unistd.h>
 #include <wchar.h>
 #include "base/mem.h"

@@ -7,7 +7,6 @@
 #include "model_tools/trellis/trellis_encode.h"
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 #include "base/mem.h"
 #include "model_tools/trellis/trellis_path.h"
 #include "quant/quant.h"

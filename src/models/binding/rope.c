@@ -5,7 +5,6 @@
 // cosine and sine. GGUF files of Llama 3 carry the divisors as a tensor instead. Computed in double, used in
 // fp32.
 #include <math.h>
-#include <string.h>
 #include "models/binding/rope.h"
 
 static const double two_pi = 6.283185307179586;

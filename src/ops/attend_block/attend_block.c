@@ -1,6 +1,5 @@
 // attend_block.c - records the operation; see attend_block.h.
 #include "ops/attend_block/attend_block.h"
-#include <string.h>
 #include "ops/ops.h"
 #include "ops/parts.h"
 

@@ -3,7 +3,6 @@
 // One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python
 // looks up an attribute of an object, only the table of built-in methods is searched: a template can reach
 // nothing else.
-#include <math.h>
 #include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
 #include "text/template/template_char.h"
