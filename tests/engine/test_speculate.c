@@ -7,6 +7,7 @@
 #include "engine/api.h"
 #include "engine/session.h"
 #include "open_engine.h"
+#include "queued_cpu.h"
 
 #define GOLDEN(name) SOURCE_DIR "/tests/golden/" name "/model.gguf"
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(INGOT_VALGRIND)
@@ -116,21 +117,6 @@ static void make_question(struct drafted_question *q, uint32_t kind, const struc
     }
 }
 
-// A processor that claims to work on its own.
-static uint32_t fetches[DEVICE_FETCHES][64];
-static bool fetch_at_once(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
-                          struct err *err)
-{
-    (void)d;
-    return buffer_read(b, span.offset, fetches[fetch], span.bytes, err);
-}
-static bool collect_fetched(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
-{
-    (void)d, (void)err;
-    memcpy(to, fetches[fetch], bytes);
-    return true;
-}
-
 struct drafting { // a way to draft
     const char *model, *draft;
     enum ingot_speculate speculate;
@@ -140,7 +126,6 @@ struct drafting { // a way to draft
 
 static struct ingot_engine *open_engine(const struct drafting *way, uint32_t n_sequences)
 {
-    static const struct device_queue queue = { .fetch = fetch_at_once, .collect = collect_fetched };
     struct ingot_engine_options o = ingot_engine_defaults();
 
     o.model = way->model;
@@ -154,7 +139,7 @@ static struct ingot_engine *open_engine(const struct drafting *way, uint32_t n_s
     o.n_kv_tokens = n_sequences > 1 ? 16 * 24 : 0; // some have to pause
     struct ingot_engine *engine = open_or_fail(&o);
     if (way->queue)
-        engine->inner.loaded->devices.at[0]->queue = &queue;
+        engine->inner.loaded->devices.at[0]->queue = &queued_cpu;
     return engine;
 }
 

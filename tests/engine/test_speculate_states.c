@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "engine/session.h"
 #include "open_engine.h"
+#include "queued_cpu.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(INGOT_VALGRIND)
 enum { N_REQUESTS = 24 };
@@ -52,22 +53,6 @@ static bool hear(void *arg, const struct ingot_event *e)
         s->tokens[s->n++] = e->token;
     return true;
 }
-
-// A processor that claims to work on its own.
-static uint32_t fetches[DEVICE_FETCHES][64];
-static bool fetch_at_once(struct device *d, const struct buffer *b, struct device_span span, uint32_t fetch,
-                          struct err *err)
-{
-    (void)d;
-    return buffer_read(b, span.offset, fetches[fetch], span.bytes, err);
-}
-static bool collect_fetched(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
-{
-    (void)d, (void)err;
-    memcpy(to, fetches[fetch], bytes);
-    return true;
-}
-static const struct device_queue queue = { .fetch = fetch_at_once, .collect = collect_fetched };
 
 static struct ingot_engine *open_engine(const char *model, bool drafts, uint32_t n_batch)
 {
@@ -244,7 +229,7 @@ static void drafts_leave_no_trace_in_a_state(void **state)
         say_without(kinds, engines[m].model, !engines[m].queue);
         struct ingot_engine *engine = open_engine(engines[m].model, true, engines[m].n_batch);
         if (engines[m].queue)
-            engine->inner.loaded->devices.at[0]->queue = &queue;
+            engine->inner.loaded->devices.at[0]->queue = &queued_cpu;
         ask_all(engine, kinds, &c);
         struct ingot_engine_stats stats;
         ingot_engine_stats(engine, &stats);
