@@ -45,7 +45,7 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
     do {
         x->text.n = 0;
         if (x->keep_alive_due)
-            x->response->format->keep_alive(x->response, &x->text);
+            api_response_keep_alive(x->response, &x->text);
         x->keep_alive_due = false;
         api_response_pull(x->response, &x->text, &done);
         if (json_memory_failed() || !exchange_add_chunk(x, done))

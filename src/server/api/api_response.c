@@ -324,7 +324,8 @@ static void end_stream(struct api_response *t, struct buf *out)
         return;
     t->closed = true;
     if (!bad) {
-        t->format->close(t, out);
+        if (t->format->close)
+            t->format->close(t, out);
         return;
     }
     struct err err = { .code = ERR_CANCELLED };
@@ -336,6 +337,14 @@ static void end_stream(struct api_response *t, struct buf *out)
     t->format->fail(t, &err, out);
 }
 
+void api_response_keep_alive(struct api_response *t, struct buf *out)
+{
+    if (t->format->keep_alive)
+        t->format->keep_alive(t, out);
+    else
+        buf_text(out, ": keep-alive\n\n");
+}
+
 void api_response_pull(struct api_response *t, struct buf *out, bool *done)
 {
     struct ingot_event event;
@@ -343,7 +352,8 @@ void api_response_pull(struct api_response *t, struct buf *out, bool *done)
 
     if (t->request.stream && !t->opened) {
         t->opened = true;
-        t->format->open(t, out);
+        if (t->format->open)
+            t->format->open(t, out);
     }
     while (generation_take(t->generation, &choice, &event)) {
         if (event.done)

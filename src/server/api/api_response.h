@@ -37,12 +37,12 @@ struct api_response_choice {
 
 // How a dialect writes a response. A stream's functions append events to out.
 struct api_format {
-    const char *stream_type; // NULL: text/event-stream
-    void (*open)(struct api_response *t, struct buf *out);
+    const char *stream_type;                               // NULL: text/event-stream
+    void (*open)(struct api_response *t, struct buf *out); // NULL: a stream begins with its first piece
     void (*piece)(struct api_response *t, uint32_t choice, const struct output_piece *piece, struct buf *out);
     void (*finish)(struct api_response *t, uint32_t choice, struct buf *out); // the choice is complete
-    void (*close)(struct api_response *t, struct buf *out);
-    void (*keep_alive)(struct api_response *t, struct buf *out); // the stream was silent for long
+    void (*close)(struct api_response *t, struct buf *out);      // NULL: it ends with the last one
+    void (*keep_alive)(struct api_response *t, struct buf *out); // NULL: a comment of an event stream
     void (*fail)(struct api_response *t, const struct err *err, struct buf *out);
     json_t *(*whole)(struct api_response *t); // without streaming
 };
@@ -89,6 +89,8 @@ void api_response_end(struct api_response *t); // cancels what still runs; NULL 
 
 // Takes all available events; when streaming, appends them to out. *done: there will be no more.
 void api_response_pull(struct api_response *t, struct buf *out, bool *done);
+// For a stream that was silent for long.
+void api_response_keep_alive(struct api_response *t, struct buf *out);
 // Whether memory was there for all parts of its choices.
 bool api_response_is_whole(const struct api_response *t);
 // The first error among the choices; NULL: none.

@@ -99,13 +99,6 @@ static json_t *whole(struct api_response *t)
     return only;
 }
 
-// A stream begins with its first piece, and ends with the last.
-static void write_nothing(struct api_response *t, struct buf *out)
-{
-    (void)t;
-    (void)out;
-}
-
 static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     sse_event(out, NULL, part(t, choice, json_stringn(p->text.at, p->text.n), false));
@@ -114,12 +107,6 @@ static void piece(struct api_response *t, uint32_t choice, const struct output_p
 static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 {
     sse_event(out, NULL, last_part(t, choice, json_string("")));
-}
-
-static void keep_alive(struct api_response *t, struct buf *out)
-{
-    (void)t;
-    buf_text(out, ": keep-alive\n\n");
 }
 
 static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
@@ -131,5 +118,6 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
                         err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
 }
 
-const struct api_format api_format_llamacpp = { NULL,          write_nothing, piece,       finish,
-                                                write_nothing, keep_alive,    fail_stream, whole };
+const struct api_format api_format_llamacpp = {
+    .piece = piece, .finish = finish, .fail = fail_stream, .whole = whole
+};

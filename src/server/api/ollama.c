@@ -98,13 +98,6 @@ static void write_line(struct buf *out, json_t *value)
     buf_append(out, "\n", 1);
 }
 
-// A stream begins with its first piece, and ends with the last.
-static void write_nothing(struct api_response *t, struct buf *out)
-{
-    (void)t;
-    (void)out;
-}
-
 static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     const struct api_response_choice *c = &t->choices[choice];
@@ -147,8 +140,9 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
     write_line(out, json_pack("{s:o}", "error", sse_text(err->message)));
 }
 
-const struct api_format api_format_ollama = { "application/x-ndjson", write_nothing, piece,       finish,
-                                              write_nothing,          keep_alive,    fail_stream, whole };
+const struct api_format api_format_ollama = {
+    "application/x-ndjson", NULL, piece, finish, NULL, keep_alive, fail_stream, whole
+};
 
 // ---- embeddings
 

@@ -232,12 +232,6 @@ static void close_stream(struct api_response *t, struct buf *out)
     buf_text(out, "data: [DONE]\n\n");
 }
 
-static void keep_alive(struct api_response *t, struct buf *out)
-{
-    (void)t;
-    buf_text(out, ": keep-alive\n\n");
-}
-
 static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
 {
     (void)t;
@@ -250,6 +244,6 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 }
 
 const struct api_format api_format_chat = { NULL,         open_stream, piece,       finish,
-                                            close_stream, keep_alive,  fail_stream, whole };
+                                            close_stream, NULL,        fail_stream, whole };
 const struct api_format api_format_text = { NULL,         open_stream, piece,       finish,
-                                            close_stream, keep_alive,  fail_stream, whole };
+                                            close_stream, NULL,        fail_stream, whole };

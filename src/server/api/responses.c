@@ -247,12 +247,6 @@ static void close_stream(struct api_response *t, struct buf *out)
     write_event(t, type, json_pack("{s:o}", "response", reply), out);
 }
 
-static void keep_alive(struct api_response *t, struct buf *out)
-{
-    (void)t;
-    buf_text(out, ": keep-alive\n\n");
-}
-
 static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
 {
     json_t *reply = frame(t, "failed", json_array());
@@ -263,4 +257,4 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 }
 
 const struct api_format api_format_responses = { NULL,         open_stream, piece,       finish,
-                                                 close_stream, keep_alive,  fail_stream, whole };
+                                                 close_stream, NULL,        fail_stream, whole };
