@@ -42,6 +42,16 @@ enum { ADAPTED_MOST_RANKS = 1024, ADAPTED_MOST_COLS = 32768 }; // of a command
 #ifdef HOST_C
 #include "device/tape.h"
 
+// Of n_ranks or n_out: a grid is as wide as the widest target.
+static inline u32 lora_most(const u32 n[LORA_TARGETS])
+{
+    u32 most = n[0];
+
+    for (u32 i = 1; i < LORA_TARGETS; i++)
+        most = n[i] > most ? n[i] : most;
+    return most;
+}
+
 // What the adapters of an engine add to one matrix: struct weight points to it.
 struct lora_weight {
     struct weight a, b;          // fp32 [n_ranks, cols of the matrix], [n_ranks, rows of the matrix]

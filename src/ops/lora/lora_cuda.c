@@ -3,15 +3,6 @@
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 
-static u32 most_of(const u32 n[LORA_TARGETS])
-{
-    u32 most = n[0];
-
-    for (u32 i = 1; i < LORA_TARGETS; i++)
-        most = n[i] > most ? n[i] : most;
-    return most;
-}
-
 struct gemm_adapters lora_adapters(const struct cuda_plan *p, u32 operand, const struct adapted_args *args)
 {
     struct gemm_adapters to = { .scales = cuda_at(p, operand + ADAPTED_SCALES),
@@ -42,8 +33,8 @@ void cuda_plan_lora(struct cuda_plan *p)
         params.out[i] = cuda_at(p, LORA_OUT + LORA_OPERANDS * i);
     }
     bool many = rows >= LORA_LEAST_MANY;
-    u32 ranks = divide_up(most_of(params.args.n_ranks), many ? LORA_MANY_RANKS : 1);
-    u32 columns = divide_up(most_of(params.args.n_out), 4 * LORA_UP_THREADS);
+    u32 ranks = divide_up(lora_most(params.args.n_ranks), many ? LORA_MANY_RANKS : 1);
+    u32 columns = divide_up(lora_most(params.args.n_out), 4 * LORA_UP_THREADS);
     struct cuda_shape down = { { ranks, divide_up(rows, many ? LORA_DOWN_ROWS : 1), params.args.n_targets },
                                LORA_DOWN_THREADS,
                                0 },

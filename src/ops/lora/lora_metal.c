@@ -3,26 +3,17 @@
 #include "ops/lora/lora.h"
 #include "ops/metal_table.h"
 
-static u32 most_of(const u32 n[LORA_TARGETS])
-{
-    u32 most = n[0];
-
-    for (u32 i = 1; i < LORA_TARGETS; i++)
-        most = n[i] > most ? n[i] : most;
-    return most;
-}
-
 void metal_plan_lora(struct metal_plan *p)
 {
     const struct lora_args *args = (const struct lora_args *)p->command->args;
     uint32_t rows = args->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
     struct metal_kernel kernel = { .name = "lora_down",
-                                   .grid = { divide_up(most_of(args->n_ranks), 4), rows, args->n_targets },
+                                   .grid = { divide_up(lora_most(args->n_ranks), 4), rows, args->n_targets },
                                    .threads = 128 };
 
     metal_launch_add(p, &kernel, args, sizeof *args);
     kernel.name = "lora_up";
-    kernel.grid[0] = divide_up(most_of(args->n_out), 256);
+    kernel.grid[0] = divide_up(lora_most(args->n_out), 256);
     kernel.threads = 256;
     metal_launch_add(p, &kernel, args, sizeof *args);
 }
