@@ -15,7 +15,7 @@
 #include "quant/q5_1.h"
 #include "quant/q8_0.h"
 
-static float half_rounded(float x, u16 *half)
+float quantize_half(float x, uint16_t *half)
 {
     *half = quant_float_to_half(x);
     return half_to_float(*half);
@@ -55,7 +55,7 @@ static void fit_32_signed(const struct points *p, int q_size, u16 *d, u8 q[32])
     struct fit fit;
 
     fit_signed(&fit, p, q_size);
-    const float line[2] = { half_rounded(fit.scale, d), 0 };
+    const float line[2] = { quantize_half(fit.scale, d), 0 };
     fit_round(fit.q, p, line, range);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)((int)fit.q[i] + q_size);
@@ -67,7 +67,7 @@ static void fit_32_affine(const struct points *p, int q_max, u16 d_m[2], u8 q[32
     struct fit fit;
 
     fit_affine(&fit, p, q_max, false);
-    const float line[2] = { half_rounded(fit.scale, &d_m[0]), half_rounded(fit.base, &d_m[1]) };
+    const float line[2] = { quantize_half(fit.scale, &d_m[0]), quantize_half(fit.base, &d_m[1]) };
     fit_round(fit.q, p, line, range);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)(int)fit.q[i];
@@ -149,7 +149,7 @@ static void encode_iq4_nl(const float *x, const float *importance, void *block)
     u8 q[32];
 
     fit_to_levels(&fit, &p, &levels);
-    fit_round_to_levels(fit.q, &p, half_rounded(fit.scale, &b->d), &levels);
+    fit_round_to_levels(fit.q, &p, quantize_half(fit.scale, &b->d), &levels);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)fit_level(&levels, fit.q[i]);
     pack_nibbles_32(b->q, q);

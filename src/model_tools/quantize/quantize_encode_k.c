@@ -14,12 +14,6 @@
 
 enum { MOST_GROUPS = 16 };
 
-static float half_rounded(float x, u16 *half)
-{
-    *half = quant_float_to_half(x);
-    return half_to_float(*half);
-}
-
 static int clamp(int v, int low, int high)
 {
     return v < low ? low : v > high ? high : v;
@@ -125,7 +119,7 @@ static void fit_affine_block(struct affine_block *b, const float *x, const float
     fit_groups(b, &d, &dmin);
     struct affine_block kept = *b;
     for (int round = 0; round < 3; round++) {
-        float error = 0, d_half = half_rounded(d, &b->d), dmin_half = half_rounded(dmin, &b->dmin);
+        float error = 0, d_half = quantize_half(d, &b->d), dmin_half = quantize_half(dmin, &b->dmin);
         for (int g = 0; g < b->n_groups; g++)
             error += choose_pair(b, g, d_half, dmin_half);
         if (!(error < best))
@@ -290,7 +284,7 @@ static void fit_scaled_block(struct scaled_block *b, const float *x, const float
     float d = fit_scales(b);
     struct scaled_block kept = *b;
     for (int round = 0; round < 3; round++) {
-        float error = 0, d_half = half_rounded(d, &b->d);
+        float error = 0, d_half = quantize_half(d, &b->d);
         for (int g = 0; g < b->n_groups; g++)
             error += choose_scale(b, g, d_half);
         if (!(error < best))
