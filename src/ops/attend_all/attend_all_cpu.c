@@ -4,6 +4,7 @@
 // neighbouring keys fill a vector; that costs 1 / ALL_BLOCK of the products.
 #include <math.h>
 #include "ops/attend_all/attend_all.h"
+#include "ops/matmul/matmul.h"
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
@@ -13,15 +14,6 @@ static void attend_all_plan(const struct cpu_call *call, struct cpu_plan *plan)
 {
     plan_rows(call, plan);
     plan->local_bytes = call->step->n_rows * sizeof(float);
-}
-
-static float dot(const float *a, const float *b, uint32_t n)
-{
-    float sum = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
 }
 
 // The columns of a head's keys and values.
@@ -44,7 +36,8 @@ static void head_plain(const struct cpu_call *call, uint32_t r, uint32_t first, 
         first = r - first > args->reach ? r - args->reach : first;
     }
     for (uint32_t j = first; j < last; j++) {
-        weights[j - first] = dot(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
+        weights[j - first] =
+            matmul_dot_plain(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
         row_max = fmaxf(row_max, weights[j - first]);
     }
     for (uint32_t d = 0; d < n; d++)

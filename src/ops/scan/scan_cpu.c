@@ -3,6 +3,7 @@
 // order, with its part of the state in the first cache.
 #include <math.h>
 #include <string.h>
+#include "ops/matmul/matmul.h"
 #include "ops/rows.h"
 #include "ops/scan/scan.h"
 #include "ops/vec/row_kernels.h"
@@ -78,15 +79,6 @@ static void take_state(const struct cpu_call *call, const struct scan_place *p, 
 static float softplus(float x)
 {
     return x > 20 ? x : log1pf(expf(x)); // beyond, they are the same number
-}
-
-static float dot_plain(const float *a, const float *b, uint32_t n)
-{
-    float sum = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
 }
 
 // Where q and k of a head lie in a row.
@@ -196,7 +188,7 @@ static void scan_tiles(const struct cpu_call *call, uint32_t first, uint32_t las
 static void scan_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
     (void)phase;
-    scan_tiles(call, first, last, (struct scan_kernel){ scan_row_plain, scan_give_plain, dot_plain });
+    scan_tiles(call, first, last, (struct scan_kernel){ scan_row_plain, scan_give_plain, matmul_dot_plain });
 }
 
 static void scan_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
