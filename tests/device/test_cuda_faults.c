@@ -6,6 +6,7 @@
 #include "engine/kv/prefix.h"
 #include "engine/kv_persist.h"
 #include "engine/stage/link.h"
+#include "engine/stage/plan.h"
 #include "fake_driver.h"
 #include "ops/cuda_table.h"
 
@@ -21,7 +22,6 @@ static struct ingot_engine *open_engine(struct ingot_error *error)
     o.device = fake.n_devices > 1 ? "cuda:0,cuda:1" : "cuda";
     o.stages = fake.n_devices > 1 ? "1" : NULL;
     o.n_sequences = 2;
-    o.n_batch = 512; // asked for, so that an allocation that fails is not answered by fewer rows
     o.speculate = INGOT_SPECULATE_OFF; // by measured times, and steps are counted here
     return ingot_engine_open(&o, error);
 }
@@ -172,6 +172,72 @@ static void too_little_memory_is_told_before_loading(void **state)
     assert_int_equal(error.code, INGOT_MEMORY);
     assert_non_null(strstr(error.message, "0.00 free of 4.00"));
     assert_int_equal(fake.allocs, 0);
+}
+
+static struct ingot_engine_options found_options(uint32_t n_batch)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+
+    o.model = MODEL;
+    o.n_sequences = 2;
+    o.n_batch = n_batch;
+    return o;
+}
+
+static uint64_t need_of(uint32_t n_batch, uint64_t *scratch)
+{
+    struct ingot_engine_options o = found_options(n_batch);
+    struct ingot_memory m = { 0 };
+    struct ingot_error error = { 0 };
+
+    assert_ok(ingot_engine_estimate(&o, &m, &error), &error);
+    *scratch = m.scratch_bytes;
+    return m.weight_bytes + m.page_bytes + m.scratch_bytes;
+}
+
+// Of an engine that nobody told them; the estimate and the plan have the same.
+static void expect_rows(uint32_t n_rows)
+{
+    struct plan *p = calloc(1, sizeof *p);
+    struct err err = { 0 };
+    struct ingot_engine_options o = found_options(0);
+    struct ingot_error error = { 0 };
+    struct ingot_engine_info info;
+    uint64_t predicted, scratch;
+
+    need_of(0, &predicted);
+    need_of(n_rows, &scratch);
+    assert_int_equal(predicted, scratch);
+    struct ingot_engine *engine = ingot_engine_open(&o, &error);
+    assert_ok(engine, &error);
+    ingot_engine_info(engine, &info);
+    assert_int_equal(info.n_batch, n_rows);
+    assert_int_equal(info.n_stages, 1);
+    ingot_engine_close(engine);
+    assert_ok(engine_plan(&o, 0, p, &err), &err);
+    assert_int_equal(p->need[0].scratch, scratch);
+    free(p);
+}
+
+// With fewer rows one GPU is enough; two have room for more.
+static void the_memory_chooses_the_rows(void **state)
+{
+    uint64_t few, many, ignored;
+    (void)state;
+
+    if (cuda_n_images == 0)
+        skip();
+    memset(&fake, 0, sizeof fake);
+    fake.memory_bytes = 1ull << 34;
+    fake.n_devices = 2;
+    driver_replace(&driver);
+    few = need_of(512, &ignored);
+    many = need_of(2048, &ignored);
+    expect_rows(2048);
+    fake.memory_bytes = (few + many) / 2;
+    expect_rows(512);
+    fake.memory_bytes = few;
+    expect_rows(512);
 }
 
 static void an_allocation_that_fails_is_an_error(void **state)
@@ -696,6 +762,7 @@ int main(void)
         cmocka_unit_test(a_prompt_is_queued_beside_an_answer),
         cmocka_unit_test(a_lost_device_ends_its_requests),
         cmocka_unit_test(too_little_memory_is_told_before_loading),
+        cmocka_unit_test(the_memory_chooses_the_rows),
         cmocka_unit_test(an_allocation_that_fails_is_an_error),
         cmocka_unit_test(every_call_fails_in_turn),
         cmocka_unit_test(two_devices_need_no_host_between_them),

@@ -14,11 +14,8 @@
 #include "engine/group/group.h"
 #include "engine/kv_persist.h"
 #include "engine/limits/load_watch.h"
-#include "engine/kv/kv_state.h"
 #include "engine/kv/kv_store.h"
-#include "engine/kv/kv_window.h"
 #include "engine/pool.h"
-#include "engine/kv/prefix.h"
 #include "engine/load/load_check.h"
 #include "engine/load/load_eyes.h"
 #include "engine/load/load_memory.h"
@@ -31,36 +28,9 @@
 #include "engine/tiles.h"
 #include "engine/wait.h"
 #include "models/arch.h"
-#include "models/binding/layer_config.h"
 #include "ops/ops.h"
 #include "text/grammar/token_trie.h"
 #include "text/template/chat.h"
-
-static bool make_kv(struct engine *e, struct err *err)
-{
-    const struct ingot_engine_options *o = &e->loaded->options;
-    uint32_t n_pages = kv_pages_of(o->n_kv_tokens), n_context = e->loaded->n_context;
-
-    if (n_pages && n_pages < kv_pages_of(n_context))
-        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens,
-                       n_context);
-    if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, n_context, n_pages, err))
-        return false;
-    uint32_t n_spare = e->is_drafter ? e->kv.n_slots : speculate_spare_states(&e->speculation, e->kv.n_slots),
-             n_states = place_states(&e->loaded->model, e->kv.n_slots, n_spare, e->kv.n_pages),
-             n_kept = e->is_drafter ? 0 : n_states - e->kv.n_slots - n_spare;
-    if (n_states && !kv_state_create(&e->kv, n_kept, n_spare, err))
-        return false;
-    bool kept = !o->no_prefix_cache && !e->loaded->model.arch->is_encoder;
-    struct stage_shape shape = { .max_rows = e->loaded->max_rows,
-                                 .n_slots = e->kv.n_slots,
-                                 .n_pages = e->kv.n_pages };
-    uint32_t n_windows = place_windows(&e->loaded->model, &shape, kept);
-    if (n_windows && !kv_window_create(&e->kv, layer_config_window(&e->loaded->model), n_windows, err))
-        return false;
-    e->kv.prefix = kept ? prefix_create(e->kv.n_pages) : NULL;
-    return e->kv.prefix || !kept || err_memory(err, "the index of prompts");
-}
 
 static bool make_batches(struct engine *e, struct err *err)
 {
@@ -281,7 +251,7 @@ bool engine_plan(const struct ingot_engine_options *options, uint32_t depth, str
     struct engine_loaded *l = begin_load(&e, options, err);
     bool ok = l && refuse_ranks(options, err) && take_limits(&e, l, err) && open_model(l, err) &&
               devices_open(&l->devices, options, err) && load_check_devices(l, err) &&
-              load_sizes_choose(l, err) && make_kv(&e, err) && load_shape_choose(&e, &shape, err) &&
+              load_sizes_choose(l, err) && load_kv_make(&e, err) && load_shape_choose(&e, &shape, err) &&
               load_tokenizer(l, err) &&
               load_places_choose(&e, &shape, &(struct place_ask){ plan, depth }, err) &&
               fill_needs(l, &shape, plan, err);
@@ -328,13 +298,15 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(&e, options, err);
     struct load_needs needs;
+    bool fits;
     bool ok = l && take_limits(&e, l, err) && open_model(l, err) && devices_open(&l->devices, options, err) &&
-              load_sizes_choose(l, err) && make_kv(&e, err) && load_shape_choose(&e, &shape, err) &&
-              load_tokenizer(l, err) && choose_known_places(l, err);
+              load_sizes_choose(l, err) && load_kv_make(&e, err) && load_shape_choose(&e, &shape, err) &&
+              load_tokenizer(l, err);
 
     if (ok)
         load_eyes_count(l, &shape);
-    ok = ok && load_memory_needs(l, &shape, &needs, err);
+    ok = ok && load_rows_choose(&e, &shape, &fits, err) && choose_known_places(l, err) &&
+         load_memory_needs(l, &shape, &needs, err);
     if (ok) {
         *need = load_memory_sum(l, &needs, NULL);
         *device = sum_memory(&l->devices);
@@ -366,8 +338,8 @@ static bool choose_all(struct engine *e, struct stage_shape *shape, struct buf *
 
     return take_limits(e, l, err) && open_model(l, err) && load_tokenizer(l, err) &&
            open_devices(e, l, err) && load_check_devices(l, err) && load_sizes_choose(l, err) &&
-           make_kv(e, err) && make_batches(e, err) && load_shape_choose(e, shape, err) &&
-           choose_places(e, shape, err) && rank_facts_fit(l, err) &&
+           load_kv_make(e, err) && load_shape_choose(e, shape, err) && choose_places(e, shape, err) &&
+           make_batches(e, err) && rank_facts_fit(l, err) &&
            (!l->remote || rank_facts_add(e, shape, facts, err));
 }
 
@@ -395,9 +367,7 @@ static bool agree(const struct engine_loaded *l, bool ok, const char *facts, str
     return l->remote ? ranks_agree(l->remote->ranks, ok, facts, err) : ok;
 }
 
-// *rows: the most rows of a step, asked for or chosen; set after an error too.
-static bool load_by(struct engine *e, const struct ingot_engine_options *options, uint32_t *rows,
-                    struct err *err)
+bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
@@ -410,7 +380,6 @@ static bool load_by(struct engine *e, const struct ingot_engine_options *options
              (!l->remote || remote_join(l->remote, &l->stages[0], err));
     }
     buf_free(&facts);
-    *rows = l ? l->max_rows : 0;
     if (!ok) {
         engine_unload(e);
         return false;
@@ -422,27 +391,11 @@ static bool load_by(struct engine *e, const struct ingot_engine_options *options
     if (l->remote)
         l->remote->is_running = remote_is_first(l->remote);
     shown_update(e);
+    l->options.n_batch = l->max_rows; // also where stages are made again
     l->options.model = l->options.device = l->options.stages = l->options.cache_dir = l->options.mmproj =
         l->options.experts = l->options.draft = l->options.limits = NULL;
     l->options.adapters = NULL;
     return true;
-}
-
-// Where the default rows of a step do not fit in memory, loads again with LOAD_LEAST_ROWS.
-bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
-{
-    struct ingot_engine_options fewer = *options;
-    struct err why = { 0 };
-    uint32_t rows;
-
-    if (load_by(e, options, &rows, &why))
-        return true;
-    if (options->n_batch || rows <= LOAD_LEAST_ROWS || why.code != ERR_MEMORY || remote_is_wanted())
-        return err_set(err, why.code, "%s", why.message);
-    log_line(LOG_INFO, "load", "no memory for steps of %u rows; they have %u", rows, LOAD_LEAST_ROWS);
-    fewer.n_batch = LOAD_LEAST_ROWS;
-    memset(e, 0, sizeof *e);
-    return load_by(e, &fewer, &rows, err);
 }
 
 static void release_stages(struct engine_loaded *l)
@@ -482,7 +435,7 @@ bool engine_renew_pages(struct engine *e, struct err *err)
     e->kv_store = e->state_store = e->window_store = NULL;
     kv_release(&e->kv);
     e->n_renewed++;
-    return make_kv(e, err);
+    return load_kv_make(e, err);
 }
 
 bool engine_reload(struct engine *e, struct err *err)

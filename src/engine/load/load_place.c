@@ -11,6 +11,7 @@
 #include "engine/stage/place_ranks.h"
 #include "engine/stage/remote.h"
 #include "engine/stage/ways.h"
+#include "models/arch.h"
 
 enum { SEQUENCES_OF_ONE = 2 }; // with more, layers are placed for many
 
@@ -59,19 +60,79 @@ static bool is_for_many(const struct engine_loaded *l)
     return o->aim == INGOT_FOR_MANY || (o->aim == INGOT_FOR_AUTO && o->n_sequences > SEQUENCES_OF_ONE);
 }
 
-// All on the first device. The processor refuses, or reads the file again and again, when memory is checked;
-// then what keeps a stage from being made is told, too.
-static bool fits_alone(struct engine_loaded *l, const struct stage_shape *shape)
+// The placement was chosen. What keeps a stage from being made is told when memory is checked.
+static bool fits_placed(const struct engine_loaded *l, const struct stage_shape *shape)
 {
-    struct device *d = l->devices.at[0];
     struct load_needs needs;
     struct err untold;
+    bool fits = true;
 
-    l->placement = (struct placement){ .layers = { { 0, l->model.config.n_layers } }, .n = 1 };
-    if (!d->queue || !load_memory_needs(l, shape, &needs, &untold))
+    if (!load_memory_needs(l, shape, &needs, &untold))
         return true;
-    struct place_memory need = load_memory_sum(l, &needs, d);
-    return need.weights + need.pages + need.scratch <= place_room(d, shape->memory_share);
+    for (uint32_t i = 0; i < l->devices.n; i++) {
+        struct device *d = l->devices.at[i];
+        struct place_memory need = load_memory_sum(l, &needs, d);
+        fits &= need.weights + need.pages + need.scratch <= place_room(d, shape->memory_share);
+    }
+    return fits;
+}
+
+// Several devices that divide the layers as they like: by rough sums. The processor refuses, or reads the
+// file again and again, when memory is checked.
+static bool has_room(struct engine_loaded *l, const struct stage_shape *shape)
+{
+    uint32_t n_layers = l->model.config.n_layers;
+    bool divided = has_borders(l);
+    uint64_t room[MAX_DEVICES];
+    struct err untold;
+
+    if (!l->devices.at[0]->queue)
+        return true;
+    if (l->devices.n == 1 || l->n_parts || divided)
+        return !place_stages(&l->placement, divided ? l->options.stages : NULL, n_layers,
+                             l->n_parts ? 1 : l->devices.n, &untold) ||
+               fits_placed(l, shape);
+    struct ways_request all = ways_request_of(&l->devices, &l->model, shape, room);
+    return ways_fit(&all);
+}
+
+// An encoder's step holds its longest text.
+static struct stage_shape with_least_rows(const struct engine *e, const struct stage_shape *shape)
+{
+    const struct engine_loaded *l = e->loaded;
+    uint32_t text = l->model.arch->is_encoder ? l->n_context : 0,
+             least = text > LOAD_LEAST_ROWS ? text : LOAD_LEAST_ROWS;
+    struct stage_shape fewer = *shape;
+
+    if (l->options.n_batch || shape->max_rows <= least)
+        return fewer;
+    fewer.max_rows = least;
+    fewer.max_outputs = shape->max_outputs < least ? shape->max_outputs : least;
+    fewer.n_windows = place_windows(&l->model, &fewer, e->kv.prefix != NULL);
+    return fewer;
+}
+
+bool load_rows_choose(struct engine *e, struct stage_shape *shape, bool *fits, struct err *err)
+{
+    struct engine_loaded *l = (struct engine_loaded *)(uintptr_t)e->loaded;
+    struct stage_shape fewer = with_least_rows(e, shape);
+    uint32_t n_devices = l->devices.n;
+
+    *fits = has_room(l, shape);
+    if (!has_borders(l) && l->devices.is_found && (is_for_many(l) || (!*fits && !has_room(l, &fewer))))
+        devices_add_gpus(&l->devices);
+    if (l->devices.n > n_devices)
+        *fits = has_room(l, shape);
+    if (*fits || fewer.max_rows == shape->max_rows)
+        return true;
+    log_line(LOG_INFO, "load", "no memory for steps of %u rows; they have %u", shape->max_rows,
+             fewer.max_rows);
+    *shape = fewer;
+    *fits = has_room(l, shape);
+    l->max_rows = shape->max_rows;
+    l->max_outputs = shape->max_outputs;
+    kv_release(&e->kv);
+    return load_kv_make(e, err);
 }
 
 static bool make_plan(struct engine_loaded *l, const struct stage_shape *shape, const struct place_ask *ask,
@@ -80,6 +141,7 @@ static bool make_plan(struct engine_loaded *l, const struct stage_shape *shape, 
     char path[4096];
     struct sha256 digest;
     struct stage_shape own = *shape;
+    bool is_placed = has_borders(l) || (l->devices.n == 1 && l->devices.at[0]->queue && has_room(l, shape));
 
     if (has_borders(l) &&
         !place_stages(&l->placement, l->options.stages, l->model.config.n_layers, l->devices.n, err))
@@ -90,7 +152,7 @@ static bool make_plan(struct engine_loaded *l, const struct stage_shape *shape, 
     struct plan_request r = { .model = &l->model,
                               .devices = &l->devices,
                               .shape = &own,
-                              .pinned = has_borders(l) ? &l->placement : NULL,
+                              .pinned = is_placed ? &l->placement : NULL,
                               .many = is_for_many(l),
                               .depth = ask->depth,
                               .limits = ask->plan != NULL,
@@ -193,12 +255,12 @@ static bool choose_devices(struct engine *e, struct stage_shape *shape, const st
                            struct plan *plan, struct err *err)
 {
     struct engine_loaded *l = (struct engine_loaded *)(uintptr_t)e->loaded;
-    bool pinned = has_borders(l), fits = fits_alone(l, shape);
+    bool pinned = has_borders(l), fits;
 
-    if (!pinned && l->devices.is_found && (is_for_many(l) || !fits))
-        devices_add_gpus(&l->devices);
-    if (!load_check_devices(l, err))
+    if (!load_rows_choose(e, shape, &fits, err) || !load_check_devices(l, err))
         return false;
+    if (l->n_parts)
+        return place_stages(&l->placement, NULL, l->model.config.n_layers, 1, err);
     bool alone = l->devices.n == 1 && !ask->plan;
     if (!ask->plan && (pinned || (alone && fits)))
         return place_stages(&l->placement, l->options.stages, l->model.config.n_layers, l->devices.n, err);
@@ -219,8 +281,6 @@ bool load_places_choose(struct engine *e, struct stage_shape *shape, const struc
 
     if (l->remote)
         return choose_ranks(l, shape, err);
-    if (l->n_parts)
-        return place_stages(&l->placement, NULL, l->model.config.n_layers, 1, err);
     struct plan *plan = ask->plan ? ask->plan : mem_alloc(sizeof *plan);
     if (!plan)
         return err_memory(err, "a plan");

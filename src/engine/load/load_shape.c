@@ -4,7 +4,10 @@
 #include "device/cpu/cpu.h"
 #include "engine/flight/flight_run.h"
 #include "engine/kv/kv_state.h"
+#include "engine/kv/kv_window.h"
+#include "engine/kv/prefix.h"
 #include "models/arch.h"
+#include "models/binding/layer_config.h"
 
 enum {
     DEFAULT_CONTEXT = 8192,
@@ -83,6 +86,32 @@ bool load_sizes_choose(struct engine_loaded *l, struct err *err)
         return false;
     l->max_outputs = choose_outputs(l);
     return model_context_set(&l->model, l->n_context, err);
+}
+
+bool load_kv_make(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->loaded->options;
+    uint32_t n_pages = kv_pages_of(o->n_kv_tokens), n_context = e->loaded->n_context;
+
+    if (n_pages && n_pages < kv_pages_of(n_context))
+        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens,
+                       n_context);
+    if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, n_context, n_pages, err))
+        return false;
+    uint32_t n_spare = e->is_drafter ? e->kv.n_slots : speculate_spare_states(&e->speculation, e->kv.n_slots),
+             n_states = place_states(&e->loaded->model, e->kv.n_slots, n_spare, e->kv.n_pages),
+             n_kept = e->is_drafter ? 0 : n_states - e->kv.n_slots - n_spare;
+    if (n_states && !kv_state_create(&e->kv, n_kept, n_spare, err))
+        return false;
+    bool kept = !o->no_prefix_cache && !e->loaded->model.arch->is_encoder;
+    struct stage_shape shape = { .max_rows = e->loaded->max_rows,
+                                 .n_slots = e->kv.n_slots,
+                                 .n_pages = e->kv.n_pages };
+    uint32_t n_windows = place_windows(&e->loaded->model, &shape, kept);
+    if (n_windows && !kv_window_create(&e->kv, layer_config_window(&e->loaded->model), n_windows, err))
+        return false;
+    e->kv.prefix = kept ? prefix_create(e->kv.n_pages) : NULL;
+    return e->kv.prefix || !kept || err_memory(err, "the index of prompts");
 }
 
 static bool on_cpu(const struct engine_loaded *l)

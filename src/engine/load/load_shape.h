@@ -10,6 +10,8 @@ enum { LOAD_LEAST_ROWS = 512 }; // of a step, unless n_batch asks for fewer
 uint32_t load_rows_of(uint64_t n_weights, uint64_t n_active);
 // Context, rows and outputs.
 bool load_sizes_choose(struct engine_loaded *l, struct err *err);
+// Pages, states and the index of prompts: no memory of a device.
+bool load_kv_make(struct engine *e, struct err *err);
 // As the first device computes; the others may differ in what is exact.
 bool load_shape_choose(const struct engine *e, struct stage_shape *shape, struct err *err);
 bool load_is_exact(const struct engine_loaded *l, uint32_t device);

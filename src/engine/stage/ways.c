@@ -204,6 +204,11 @@ static void add_smaller_format(struct ways *w)
         add(w, "a format of at most %.1f bits a weight (this one has %.1f)", bits, now);
 }
 
+bool ways_fit(const struct ways_request *r)
+{
+    return fits(r, r->shape);
+}
+
 void ways_out(const struct ways_request *r, char to[WAYS_BYTES])
 {
     struct ways w = { r, to, 0, 0 };

@@ -16,6 +16,8 @@ struct ways_request {
 // Up to three, the cheapest first: "-ctk q8_0 -ctv q8_0; or -c 4096; or --experts cpu:20". Each fits by
 // itself. The empty string: not even a smaller format would do.
 void ways_out(const struct ways_request *r, char to[WAYS_BYTES]);
+// Whether it fits as it is: each device takes all the layers that it can.
+bool ways_fit(const struct ways_request *r);
 // Of how many of the last layers, at least, the experts must go to the host's memory; 0: that does not help.
 uint32_t ways_fewest_away(const struct ways_request *r);
 // With the devices' rooms as they are now.
