@@ -282,7 +282,8 @@ void options_man(const struct option_program *program, struct buf *out)
                   ".SH FLAGS OF LLAMA.CPP\nThese are taken from a pasted command line too; with \\-v each "
                   "says what it changes.\n");
     man_foreigns(program, out);
-    buf_text(out, ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; 130: left by Ctrl\\-C.\n");
+    buf_text(out, ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; "
+                  "130: ended by Ctrl\\-C, SIGTERM or SIGHUP.\n");
 }
 
 // ---- completion -------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ static void what_is_typed_during_an_answer_is_not_shown(void **state)
     for (int i = 0; i < 500 && !echoes(&c); i++)
         usleep(10000);
     assert_true(echoes(&c));
-    chat_end(&c, 128 + SIGTERM);
+    chat_end(&c, 130);
 }
 
 static void the_oldest_turns_go_when_the_context_is_full(void **state)

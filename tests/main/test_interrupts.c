@@ -1,5 +1,5 @@
-// test_interrupts.c - Ctrl-C while a prompt is read, which takes minutes here: each verb ends, a chat ends
-// the answer alone.
+// test_interrupts.c - Ctrl-C or SIGTERM while a prompt is read, which takes minutes here: each verb ends.
+// Ctrl-C in a chat ends the answer alone.
 #include "program.h"
 
 enum { PROMPT_BYTES = 70000 };
@@ -79,6 +79,22 @@ static void every_verb_ends(void **state)
     }
 }
 
+static void sigterm_leaves_at_once(void **state)
+{
+    static const char *const verbs[] = { "run -m @ --no-chat -f %s " SLOW,
+                                         "bench -m @ -p 70000 -n 0 -r 1 -b 64 -dev cpu:plain" };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        struct running r = start_reading(verbs[i], (struct streams){ -1, -1, -1 });
+        struct outcome o = { 0 };
+        kill(r.pid, SIGTERM);
+        collect(&r, &o);
+        assert_int_equal(o.status, 130);
+        outcome_free(&o);
+    }
+}
+
 // The message without an answer is forgotten; the next one is answered.
 static void a_chat_goes_on(void **state)
 {
@@ -102,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verb_ends),
+        cmocka_unit_test(sigterm_leaves_at_once),
         cmocka_unit_test(a_chat_goes_on),
     };
     return cmocka_run_group_tests(tests, make_prompt, remove_home);

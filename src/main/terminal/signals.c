@@ -27,6 +27,23 @@ static void on_interrupt(int signal)
     _exit(STATUS_INTERRUPTED);
 }
 
+// Asked to leave, or the terminal is gone.
+static void on_end(int signal)
+{
+    (void)signal;
+    terminal_restore();
+    _exit(STATUS_INTERRUPTED);
+}
+
+// nohup has it ignored.
+static void leave_on(int signal)
+{
+    struct sigaction inherited;
+
+    if (sigaction(signal, NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
+        set_handler(signal, on_end);
+}
+
 // A page of a mapped file is gone. The program cannot go on; the message says why.
 static void on_bus_error(int signal)
 {
@@ -39,6 +56,8 @@ static void on_bus_error(int signal)
 void signals_install(void)
 {
     set_handler(SIGINT, on_interrupt);
+    leave_on(SIGTERM);
+    leave_on(SIGHUP);
     set_handler(SIGPIPE, SIG_IGN);
     set_handler(SIGXFSZ, SIG_IGN); // a file at its limit is an error of write()
     set_handler(SIGBUS, on_bus_error);

@@ -1,7 +1,8 @@
-// signals.h - Ctrl-C, SIGPIPE, SIGTERM, and SIGBUS (a mapped model file that was cut short).
+// signals.h - Ctrl-C, SIGPIPE, SIGTERM, SIGHUP, and SIGBUS (a mapped model file that was cut short).
 #pragma once
 #include <stdbool.h>
 
+// SIGTERM and SIGHUP leave at once, with the status of Ctrl-C.
 void signals_install(void);
 void signals_name_file(const char *path); // for the message of SIGBUS; NULL: none
 // How often Ctrl-C was pressed since signals_clear_interrupts. The second press leaves the program at once,

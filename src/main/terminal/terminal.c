@@ -55,13 +55,6 @@ size_t terminal_rows(int fd)
 static volatile sig_atomic_t paste_is_marked, echo_is_off;
 static struct termios usual; // while echo_is_off
 
-static void set_handler(int signal, void (*handler)(int))
-{
-    struct sigaction action = { .sa_handler = handler };
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, NULL);
-}
-
 void terminal_restore(void)
 {
     if (echo_is_off && paste_is_marked)
@@ -70,27 +63,12 @@ void terminal_restore(void)
     terminal_paste_in_brackets(false);
 }
 
-static void on_end(int signal)
-{
-    terminal_restore();
-    set_handler(signal, SIG_DFL);
-    raise(signal); // when this handler has returned
-}
-
-static void restore_on_end(void)
-{
-    set_handler(SIGTERM, on_end);
-    set_handler(SIGHUP, on_end);
-}
-
 void terminal_paste_in_brackets(bool on)
 {
     static const char sequences[2][9] = { "\033[?2004l", "\033[?2004h" };
 
     if (on != (bool)paste_is_marked)
         (void)!write(STDERR_FILENO, sequences[on], 8);
-    if (on)
-        restore_on_end();
     paste_is_marked = on;
 }
 
@@ -103,7 +81,6 @@ void terminal_echo(bool on)
     if (!on && !echo_is_off) {
         if (tcgetattr(STDIN_FILENO, &usual) != 0)
             return;
-        restore_on_end();
         silent = usual;
         silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
         tcsetattr(STDIN_FILENO, TCSADRAIN, &silent);
