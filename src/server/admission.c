@@ -112,6 +112,15 @@ static bool check_route(struct http_exchange *x)
     return true;
 }
 
+static bool check_coding(struct http_exchange *x)
+{
+    const char *coding = message_field(x->message, "content-encoding", NULL);
+
+    return !coding || !*coding || !strcasecmp(coding, "identity") ||
+           !exchange_reply_error(x, 415, "Content-Encoding is \"%.40s\"; want a body as it is, without one",
+                                 coding);
+}
+
 static bool check_room(struct http_exchange *x, const struct headers *h)
 {
     struct server *s = x->server;
@@ -141,7 +150,8 @@ bool admission_check(struct http_exchange *x)
     set_family(x, message_field(x->message, "anthropic-version", NULL) ? API_ANTHROPIC : API_OPENAI);
     x->requested_headers = message_field(x->message, "access-control-request-headers", NULL);
     x->closes = true;
-    bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x) && check_room(x, &h);
+    bool ok =
+        check_form(x, &h) && check_sender(x, &h) && check_route(x) && check_coding(x) && check_room(x, &h);
     x->closes = !ok;
     return ok;
 }

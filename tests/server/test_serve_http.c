@@ -118,6 +118,23 @@ static void forged_requests_are_refused(void **state)
                      200);
 }
 
+// Before the body is read, with what would be taken (RFC 9110, 15.5.16).
+static void coded_bodies_are_refused(void **state)
+{
+    struct served *s = *state;
+    static const char gzip[] = POST "Content-Encoding: gzip\r\nContent-Length: 15\r\n\r\n";
+    struct response r = http_raw(s->port, gzip, strlen(gzip));
+
+    assert_int_equal(r.status, 415);
+    assert_non_null(strstr(r.all.at, "\r\nAccept-Encoding: identity\r\n"));
+    assert_non_null(strstr(r.all.at, "Content-Encoding is \\\"gzip\\\"; want a body as it is"));
+    response_free(&r);
+    serve_skip_log(s);
+    assert_int_equal(raw_status(s, POST "Content-Encoding: identity\r\nContent-Length: 15\r\n\r\n"
+                                        "{\"content\":\"a\"}"),
+                     200);
+}
+
 static void endless_headers_and_bodies_are_refused(void **state)
 {
     struct served *s = *state;
@@ -444,6 +461,7 @@ int main(void)
         cmocka_unit_test(keys_and_names_are_compared_whole),
         cmocka_unit_test(only_loopback_is_loopback),
         cmocka_unit_test(forged_requests_are_refused),
+        cmocka_unit_test(coded_bodies_are_refused),
         cmocka_unit_test(endless_headers_and_bodies_are_refused),
         cmocka_unit_test(many_requests_in_one_piece_are_answered_in_order),
         cmocka_unit_test(a_client_that_leaves_stops_its_request),

@@ -21,6 +21,7 @@ static const char *reason(unsigned status)
         { 404, "Not Found" },
         { 405, "Method Not Allowed" },
         { 413, "Content Too Large" },
+        { 415, "Unsupported Media Type" },
         { 429, "Too Many Requests" },
         { 431, "Request Header Fields Too Large" },
         { 500, "Internal Server Error" },
@@ -67,6 +68,8 @@ static void add_head(struct http_exchange *x, unsigned status, const char *type)
         buf_printf(out, "Retry-After: %u\r\n", x->http->limits->retry_after_s);
     if (status == 401)
         buf_printf(out, "WWW-Authenticate: %s\r\n", x->path[1] ? "Bearer" : "Basic realm=\"ingot\"");
+    if (status == 415)
+        buf_text(out, "Accept-Encoding: identity\r\n");
     if (x->policy)
         buf_printf(out, "Content-Security-Policy: %s\r\n", x->policy);
     buf_printf(out, "X-Content-Type-Options: nosniff\r\n%s: %s\r\n", x->id_header, x->id);
