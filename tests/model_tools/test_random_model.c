@@ -563,6 +563,25 @@ static void shapes_are_of_the_models_that_they_name(void **state)
     }
 }
 
+// As many as published GGUF files hold; llama.cpp's loader tells the number.
+static void shapes_have_the_tensors_of_files(void **state)
+{
+    static const struct {
+        const char *shape;
+        size_t n_tensors;
+    } models[] = { { "glm-4-9b", 523 }, { "glm-4-32b", 613 }, { "phi-4-mini", 196 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct model m;
+        struct model_file *f = bind_hollow(models[i].shape, 0, &m);
+        assert_int_equal(model_file_n_tensors(f), models[i].n_tensors);
+        assert_int_equal(m.config.rope[0].type == ROPE_LONG, i == 2);
+        model_release(&m);
+        model_file_close(f);
+    }
+}
+
 // A hollow file is as long as another, holds the same tensors, and takes next to no room.
 static void a_hollow_file_has_all_but_the_weights(void **state)
 {
@@ -656,6 +675,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_file_that_nothing_can_run, name_file, remove_file),
         cmocka_unit_test_setup_teardown(layers_that_share_are_cut_together, name_file, remove_file),
         cmocka_unit_test_setup_teardown(shapes_are_of_the_models_that_they_name, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(shapes_have_the_tensors_of_files, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_hollow_file_has_all_but_the_weights, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),

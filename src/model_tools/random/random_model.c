@@ -282,18 +282,25 @@ static bool add_projections(struct random_model *s, uint32_t l, uint64_t n_q, ui
            layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols);
 }
 
+// GLM-4's 9B has biases of q, k and v, the 32B has none.
+static bool has_biases(const struct random_model *s)
+{
+    return is_arch(s, "gpt-oss") || is_arch(s, "glm4moe") ||
+           (parts_of(s)->biases && strcmp(s->shape->name, "glm-4-32b") != 0);
+}
+
 static bool add_attention(struct random_model *s, uint32_t l)
 {
     const struct random_shape *h = s->shape;
     uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
-    bool gptoss = is_arch(s, "gpt-oss"), biases = gptoss || is_arch(s, "glm4moe") || parts_of(s)->biases;
+    bool gptoss = is_arch(s, "gpt-oss");
     bool ok = add_norms(s, l) && add_projections(s, l, n_q, n_kv) &&
               layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n_q);
 
     if (ok && gptoss)
         ok = layer_tensor(s, l, "attn_output.bias", 0, 0, h->n_cols) &&
              layer_tensor(s, l, "attn_sinks.weight", 0, 0, h->n_heads);
-    if (ok && biases)
+    if (ok && has_biases(s))
         ok = layer_tensor(s, l, "attn_q.bias", 0, 0, n_q) && layer_tensor(s, l, "attn_k.bias", 0, 0, n_kv) &&
              layer_tensor(s, l, "attn_v.bias", 0, 0, n_kv);
     return ok;
@@ -386,6 +393,23 @@ static bool add_layer(struct random_model *s, uint32_t l)
            add_ffn(s, l);
 }
 
+// Phi-4-mini's long context: divisors of RoPE's frequencies.
+static bool has_long_rope(const struct random_model *s)
+{
+    return strcmp(s->shape->name, "phi-4-mini") == 0;
+}
+
+static uint32_t n_rotated(const struct random_model *s)
+{
+    const struct random_shape *h = s->shape;
+
+    return s->latent                                     ? s->latent->rotated
+           : is_arch(s, "glm4moe") || is_arch(s, "glm4") ? h->head_dim / 2
+           : s->hybrid && s->hybrid->dim                 ? h->head_dim / 4
+           : has_long_rope(s)                            ? h->head_dim / 4 * 3
+                                                         : h->head_dim;
+}
+
 static bool add_tensors(struct random_model *s)
 {
     const struct random_shape *h = s->shape;
@@ -396,7 +420,9 @@ static bool add_tensors(struct random_model *s)
               (random_encoder_is(h->arch) || add(s, norm, 0, 0, h->n_cols)) &&
               (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols)) &&
               add_list(s, -1, list, random_layers_top(h, list)) &&
-              add_listed(s, -1, tensors, random_encoder_top(h->name, h->arch, h->n_cols, tensors));
+              add_listed(s, -1, tensors, random_encoder_top(h->name, h->arch, h->n_cols, tensors)) &&
+              (!has_long_rope(s) || (add(s, "rope_factors_long.weight", 0, 0, n_rotated(s) / 2) &&
+                                     add(s, "rope_factors_short.weight", 0, 0, n_rotated(s) / 2)));
 
     for (uint32_t l = 0; ok && l < h->n_layers + has_draft(s); l++)
         ok = add_layer(s, l);
@@ -499,16 +525,6 @@ static void write_latent_keys(struct random_model *s)
         random_key_f32(w, arch, "attention.temperature_scale", 0.1f);
 }
 
-static uint32_t n_rotated(const struct random_model *s)
-{
-    const struct random_shape *h = s->shape;
-
-    return s->latent                                     ? s->latent->rotated
-           : is_arch(s, "glm4moe") || is_arch(s, "glm4") ? h->head_dim / 2
-           : s->hybrid && s->hybrid->dim                 ? h->head_dim / 4
-                                                         : h->head_dim;
-}
-
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct random_shape *h = s->shape;
@@ -536,6 +552,8 @@ static void write_keys(struct random_model *s, uint32_t file_type)
     random_key_u32(w, arch, "rope.dimension_count", n_rotated(s));
     random_key_f32(w, arch, "attention.layer_norm_rms_epsilon", 1e-5f);
     random_key_f32(w, arch, "rope.freq_base", h->rope_base);
+    if (has_long_rope(s))
+        random_key_u32(w, arch, "rope.scaling.original_context_length", 4096);
     random_key_u32(w, arch, "vocab_size", h->n_vocab);
     random_family_keys(h, w);
     random_encoder_keys(h->name, arch, w);
@@ -593,7 +611,8 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 {
     const struct quant_info *info = quant_info(e->format);
     bool decays = str_ends(e->name, STR("ssm_a")); // above 0 states would grow
-    bool scales = str_ends(e->name, STR("norm.weight")) || str_ends(e->name, STR("output_scale.weight"));
+    bool scales = str_ends(e->name, STR("norm.weight")) || str_ends(e->name, STR("output_scale.weight")) ||
+                  str_starts(e->name, STR("rope_factors_"));
     const float one = decays ? -1 : 1;
 
     if (e->from.n_dims == 1 && (decays || scales)) {
