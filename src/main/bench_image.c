@@ -63,8 +63,15 @@ static bool parse_size(struct bench_picture *p, const char *text)
 
 static bool picture_open(struct bench_picture *p, const char *name, struct err *err)
 {
+    bool is_size = strchr(name, 'x') && name[strspn(name, "0123456789x")] == 0;
+
     *p = (struct bench_picture){ .name = name, .file.max = FILE_BYTES };
-    return (!file_exists(name) && parse_size(p, name)) || file_read(&p->file, name, FILE_BYTES, err);
+    if (file_exists(name) || !is_size)
+        return file_read(&p->file, name, FILE_BYTES, err);
+    return parse_size(p, name) || err_set(err, ERR_INPUT,
+                                          "--image: found '%.40s', expected a picture's file, or two numbers "
+                                          "from 1 to %d, as in 1024x768",
+                                          name, MOST_SIDE);
 }
 
 // Blocks of many colours with noise, so that no two tiles are alike.
@@ -281,7 +288,7 @@ int bench_image(const struct settings *all)
     struct err err = { 0 };
 
     if (!check_pictures(&s, &err))
-        return fail(err.message);
+        return err.code == ERR_INPUT ? fail_usage("%s", err.message) : fail(err.message);
     b.engine = loading_engine(&s, 1);
     if (!b.engine)
         return STATUS_ERROR;

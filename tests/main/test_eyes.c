@@ -92,13 +92,13 @@ static void inspect_tells_what_a_model_sees_with(void **state)
     inspected(words, "\"eyes\": {\"tower\": \"idefics3\"");
 }
 
-static void bench_refuses(const char *words, const char *part)
+static void bench_refuses(const char *words, const char *part, int status)
 {
     char whole[256];
 
     snprintf(whole, sizeof whole, "bench %s -r 1 -n 2", words);
     struct outcome o = run_with(whole, "");
-    assert_int_equal(o.status, 1);
+    assert_int_equal(o.status, status);
     assert_int_equal(o.out.n, 0);
     assert_non_null(strstr(o.err.at, part));
     outcome_free(&o);
@@ -180,8 +180,8 @@ static void bench_tells_each_stage(void **state)
     }
     json_decref(rows);
     inspected("bench --image 20x20 -r 1 -n 2 --image-no-split", "| 20x20 ");
-    bench_refuses("--image 20x20 --image 20x0", "20x0: ");
-    bench_refuses(SOURCE_DIR "/models/ingot-7m-q8_0.gguf --image 20x20", "has no eyes");
+    bench_refuses("--image 20x20 --image 20x0", "found '20x0', expected a picture's file", 2);
+    bench_refuses(SOURCE_DIR "/models/ingot-7m-q8_0.gguf --image 20x20", "has no eyes", 1);
 }
 
 int main(void)
