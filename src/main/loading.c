@@ -32,7 +32,44 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a == 0 ? b : b == 0 || a < b ? a : b;
 }
 
-// "FILE", "FILE:SCALE" or "NAME=FILE:SCALE"; they live as long as the program.
+struct lora_words {
+    struct str name, path;
+    double scale;
+};
+
+// "FILE", "FILE:SCALE" or "NAME=FILE:SCALE".
+static struct lora_words split_lora(const char *given)
+{
+    struct str text = str_from(given);
+    size_t equals = str_find(text, STR("=")), slash = str_find(text, STR("/")),
+           colon = str_find_last(text, ':');
+    struct lora_words w = { .scale = 1 };
+
+    if (colon != SIZE_MAX && str_to_f64(str_from_to(text, colon + 1, text.n), &w.scale))
+        text.n = colon;
+    bool named = equals != SIZE_MAX && equals < text.n && equals < slash;
+    w.name = str_from_to(text, 0, named ? equals : 0);
+    w.path = str_from_to(text, named ? equals + 1 : 0, text.n);
+    return w;
+}
+
+bool loading_scales_fit(const struct settings *settings)
+{
+    for (size_t i = 0; i < settings->loras.n; i++) {
+        struct str path = split_lora(settings->loras.at[i]).path;
+        size_t colon = str_find_last(path, ':');
+        struct str behind = colon == SIZE_MAX ? path : str_from_to(path, colon + 1, path.n);
+        if (colon == SIZE_MAX || str_find(behind, STR("/")) != SIZE_MAX || file_exists(path.at))
+            continue;
+        fail_usage("--lora: found '%.*s' behind the colon, expected a scale such as 0.5, or a file of this "
+                   "name: '%.*s'",
+                   STR_ARG(behind), STR_ARG(path));
+        return false;
+    }
+    return true;
+}
+
+// They live as long as the program.
 static const struct ingot_adapter *adapters_of(const struct option_list *list)
 {
     static struct adapter_room {
@@ -41,18 +78,11 @@ static const struct ingot_adapter *adapters_of(const struct option_list *list)
     static struct ingot_adapter adapters[MODEL_ADAPTERS];
 
     for (size_t i = 0; i < list->n && i < MODEL_ADAPTERS; i++) {
-        struct str text = str_from(list->at[i]);
+        struct lora_words w = split_lora(list->at[i]);
         struct adapter_room *room = &rooms[i];
-        size_t equals = str_find(text, STR("=")), slash = str_find(text, STR("/")),
-               colon = str_find_last(text, ':');
-        double scale = 1;
-        if (colon != SIZE_MAX && str_to_f64(str_from_to(text, colon + 1, text.n), &scale))
-            text.n = colon;
-        bool named = equals != SIZE_MAX && equals < text.n && equals < slash;
-        snprintf(room->name, sizeof room->name, "%.*s", named ? (int)equals : 0, text.at);
-        text = named ? str_from_to(text, equals + 1, text.n) : text;
-        snprintf(room->path, sizeof room->path, "%.*s", (int)text.n, text.at);
-        adapters[i] = (struct ingot_adapter){ room->path, named ? room->name : NULL, (float)scale };
+        snprintf(room->name, sizeof room->name, "%.*s", (int)w.name.n, w.name.at);
+        snprintf(room->path, sizeof room->path, "%.*s", (int)w.path.n, w.path.at);
+        adapters[i] = (struct ingot_adapter){ room->path, w.name.n ? room->name : NULL, (float)w.scale };
     }
     return adapters;
 }

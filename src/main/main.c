@@ -4,6 +4,7 @@
 #include "ingot.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "main/loading.h"
 #include "main/model_lookup.h"
 #include "main/settings.h"
 #include "main/terminal/fail.h"
@@ -138,6 +139,8 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
         settings.n_threads = settings.n_threads == UINT32_MAX ? 0 : thread_count_capped(settings.n_threads);
     for (size_t i = 0; i < settings.bench_threads.n; i++)
         settings.bench_threads.at[i] = thread_count_capped(settings.bench_threads.at[i]);
+    if (!loading_scales_fit(&settings))
+        return STATUS_USAGE;
     size_t index = (size_t)(verb - ingot_program.verbs);
     int status = model_lookup(verb, &settings, &operands, arena);
     if (status != STATUS_OK)

@@ -116,6 +116,9 @@ static void a_pasted_command_line_runs(void **state)
     expect(run_with("run @ -ngl 0 -n 4 -p x", ""), 0, "", ", on cpu: ");
     expect(run_with("bench -m @ -p 4 -n 0 -r 1 -ngl 99 -fa 1 -mmp 0 -nkvo 0 --progress", ""), 0, "pp4", "");
     expect_error("run @ --lora x.gguf -p y", 1, "x.gguf: ");
+    expect_error("run @ --lora x.gguf:half -p y", 2,
+                 "--lora: found 'half' behind the colon, expected a scale");
+    expect_error("bench --image 0x5", 2, "--image: found '0x5', expected a picture's file, or two numbers");
     expect_error("run @ -sm row -p y", 2, "-sm row: ingot has no such split; --device cuda:0,cuda:1");
     expect_error("run @ --draft-min 2 -p y", 2, "--draft-min: ingot has no such setting of drafts");
     expect_error("run -m @ -md x.gguf -p y", 1, "x.gguf: no such file");
