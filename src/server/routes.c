@@ -152,6 +152,9 @@ static bool answer_save(struct http_exchange *x)
 {
     struct ingot_error error;
 
+    if (!x->server->options->engine.cache_dir)
+        return exchange_reply_error(
+            x, 400, "prompts are not kept on disk; start the server with --cache-dir DIR to save them");
     if (!ingot_engine_save(x->server->model.engine, &error))
         return exchange_reply_error(x, error.code == INGOT_INPUT ? 400 : 500, "%s", error.message);
     return exchange_reply_json(x, 200, json_pack("{s:b}", "saved", 1));

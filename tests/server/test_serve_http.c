@@ -135,6 +135,17 @@ static void coded_bodies_are_refused(void **state)
                      200);
 }
 
+static void saving_needs_a_folder(void **state)
+{
+    struct served *s = *state;
+    struct response r = http_post(s->port, "/cache/save", "");
+
+    assert_int_equal(r.status, 400);
+    assert_non_null(strstr(r.body, "start the server with --cache-dir DIR"));
+    response_free(&r);
+    serve_skip_log(s);
+}
+
 static void endless_headers_and_bodies_are_refused(void **state)
 {
     struct served *s = *state;
@@ -462,6 +473,7 @@ int main(void)
         cmocka_unit_test(only_loopback_is_loopback),
         cmocka_unit_test(forged_requests_are_refused),
         cmocka_unit_test(coded_bodies_are_refused),
+        cmocka_unit_test(saving_needs_a_folder),
         cmocka_unit_test(endless_headers_and_bodies_are_refused),
         cmocka_unit_test(many_requests_in_one_piece_are_answered_in_order),
         cmocka_unit_test(a_client_that_leaves_stops_its_request),
