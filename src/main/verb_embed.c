@@ -48,8 +48,8 @@ static bool embed_split(struct embed_work *w, struct str text)
     return ok;
 }
 
-// False with a line on stderr.
-static bool embed_collect(struct embed_work *w, const struct option_operands *operands)
+// The exit status; with a line on stderr where it is an error's.
+static int embed_collect(struct embed_work *w, const struct option_operands *operands)
 {
     bool given = false, ok = true;
 
@@ -57,15 +57,13 @@ static bool embed_collect(struct embed_work *w, const struct option_operands *op
         ok = embed_add(w, str_from(operands->at[i]));
     if (ok && (operands->n == 0 || w->settings->file)) {
         if (!loading_prompt(w->settings, NULL, &w->input, &given))
-            return false;
+            return STATUS_ERROR;
         struct str text = buf_as_str(&w->input);
         ok = w->settings->whole ? text.n == 0 || embed_add(w, text) : embed_split(w, text);
     }
     if (!ok)
-        fail("out of memory for the texts");
-    else if (w->n == 0)
-        fail_usage("embed: give texts, or -f FILE, or a pipe with a text in each line");
-    return ok && w->n > 0;
+        return fail("out of memory for the texts");
+    return w->n ? STATUS_OK : fail_usage("embed: give texts, or -f FILE, or a pipe with a text in each line");
 }
 
 // ---- requests
@@ -198,9 +196,9 @@ int verb_embed(const struct verb_call *call)
 {
     struct embed_work w = { .settings = call->settings };
     struct ingot_error error = { 0 };
-    int status = STATUS_USAGE;
+    int status = embed_collect(&w, call->operands);
 
-    if (embed_collect(&w, call->operands)) {
+    if (status == STATUS_OK) {
         status = STATUS_ERROR;
         w.engine = loading_engine(call->settings, w.n < AT_ONCE ? (uint32_t)w.n : AT_ONCE);
         if (w.engine)

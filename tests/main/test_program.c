@@ -162,6 +162,7 @@ static void errors_name_the_file_and_are_status_1(void **state)
     expect_error("run -m /nowhere/model.gguf -p x", 1, "/nowhere/model.gguf");
     expect_error("inspect /nowhere/model.gguf", 1, "/nowhere/model.gguf");
     expect_error("run -m @ -f /nowhere/prompt.txt", 1, "/nowhere/prompt.txt");
+    expect_error("embed -m @ -f /nowhere/texts.txt", 1, "/nowhere/texts.txt");
     expect_error("run -m @ -p x -dev cuda:9", 1, "cuda:9");
     expect_error("run --config /nowhere/config -p x", 1, "/nowhere/config");
     snprintf(path, sizeof path, "%s/broken.gguf", home);
