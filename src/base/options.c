@@ -138,7 +138,10 @@ static bool wrong_number(struct options_reader *r, const struct option *o, struc
     const char *kind = o->type == OPTION_FLOAT ? "a number" : "a whole number";
 
     if (o->min == 0 && o->max == 0)
-        snprintf(expected, sizeof expected, "%s%s", kind, o->type == OPTION_FLOAT ? "" : " of at least 0");
+        snprintf(expected, sizeof expected, "%s%s", kind,
+                 o->type == OPTION_FLOAT ? ""
+                 : o->type == OPTION_U32 ? " from 0 to 4294967295"
+                                         : " from 0 to 18446744073709551615");
     else
         snprintf(expected, sizeof expected, "%s from %.10g to %.10g", kind, o->min, o->max);
     if (o->choices)

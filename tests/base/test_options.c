@@ -153,7 +153,8 @@ static void wrong_input_is_told_in_one_line(void **state)
     assert_fails(reads(s, "-t x"), &s->err, "-t: found 'x', expected a whole number from 0 to 1024");
     assert_fails(reads(s, "-t 1025"), &s->err, "from 0 to 1024");
     assert_fails(reads(s, "-t -1"), &s->err, "found '-1'");
-    assert_fails(reads(s, "--seed 18446744073709551616"), &s->err, "expected a whole number of at least 0");
+    assert_fails(reads(s, "--seed 18446744073709551616"), &s->err,
+                 "expected a whole number from 0 to 18446744073709551615");
     assert_fails(reads(s, "--temp nan"), &s->err, "expected a number from 0 to 100");
     assert_fails(reads(s, "--temp 1e3"), &s->err, "from 0 to 100");
     assert_fails(reads(s, "--kv f8"), &s->err, "--kv: found 'f8', expected one of: auto f16 f32");
@@ -199,7 +200,8 @@ static void a_word_may_stand_for_the_greatest_number(void **state)
 
     assert_ok(reads(s, "-n -1"), &s->err);
     assert_true(s->values.limit == UINT32_MAX);
-    assert_fails(reads(s, "-n -2"), &s->err, "found '-2', expected a whole number of at least 0, or -1");
+    assert_fails(reads(s, "-n -2"), &s->err,
+                 "found '-2', expected a whole number from 0 to 4294967295, or -1");
 }
 
 static void help_keeps_to_the_width(void **state)

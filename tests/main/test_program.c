@@ -132,7 +132,7 @@ static void too_many_threads_are_not_taken(void **state)
 
     expect(o, 0, "", "found 1000000, but this process may use ");
     expect(run_with("bench -m @ -p 4 -n 0 -r 1 -t 1000", ""), 0, "pp4", "but this process may use ");
-    expect_error("run @ -p x -t -2", 2, "-t: found '-2', expected a whole number of at least 0");
+    expect_error("run @ -p x -t -2", 2, "-t: found '-2', expected a whole number from 0 to 4294967295");
     expect_error("run @ -p x -t 99999999999999999999", 2, "-t: found '99999999999999999999'");
 }
 
