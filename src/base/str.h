@@ -17,6 +17,11 @@ struct str {
 #define STR(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
 #define STR_ARG(s)   (int)((s).n > 256 ? 256 : (s).n), (s).at // for "%.*s" in messages
 
+// What a word takes behind a number: "s", but for one.
+static inline const char *str_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 static inline struct str str_from(const char *text)
 {
     return (struct str){ text, strlen(text) };

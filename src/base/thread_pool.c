@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
@@ -278,8 +279,8 @@ unsigned thread_count_capped(unsigned wanted)
 
     if (wanted <= n)
         return wanted ? wanted : n;
-    log_line(LOG_WARN, "threads", "found %u, but this process may use %u processors: taking %u", wanted, n,
-             n);
+    log_line(LOG_WARN, "threads", "found %u, but this process may use %u processor%s: taking %u", wanted, n,
+             str_plural(n), n);
     return n;
 }
 

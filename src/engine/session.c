@@ -20,7 +20,7 @@ struct ingot_session *session_open(struct engine *e, struct err *err)
         return s;
     }
     if (s && tokens)
-        err_set(err, ERR_LIMIT, "all %u sequences are in use; free a session or raise n_sequences",
+        err_set(err, ERR_LIMIT, "sequences in use: all %u; free a session or raise n_sequences",
                 e->kv.n_slots);
     else
         err_memory(err, "a session");

@@ -400,8 +400,8 @@ static int bench_run(struct bench_job *b)
         return STATUS_USAGE;
     if (n * b->n_tests > MAX_TESTS)
         return fail_usage(
-            "bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u tests each; at most %d rows", n,
-            b->n_tests, MAX_TESTS);
+            "bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u test%s each; at most %d rows", n,
+            b->n_tests, str_plural(b->n_tests), MAX_TESTS);
     if (n > 1 && following_any())
         return fail_usage(
             "bench: several ranks measure one engine; give one each of -t, -b, -dev, -ctk, -ctv");

@@ -59,11 +59,11 @@ static void add_processor(struct report *r)
     cpu_features_print(cpu_features(), features, sizeof features);
     if (uname(&name) == 0)
         add(r, "system", "%s %s, %s", name.sysname, name.release, name.machine);
-    add(r, "processor", "%u threads for this process, %s", n,
+    add(r, "processor", "%u thread%s for this process, %s", n, str_plural(n),
         features[0] ? features : "no vector features that ingot uses");
     double rate = bandwidth_read(n);
     if (rate > 0)
-        add(r, "memory speed", "%.1f GB/s read by %u threads", rate * 1e-9, n);
+        add(r, "memory speed", "%.1f GB/s read by %u thread%s", rate * 1e-9, n, str_plural(n));
     else
         add(r, "memory speed", "not probed: too little memory");
 }

@@ -49,8 +49,8 @@ static bool run(const struct settings *s, struct str text, struct err *err)
     ok = ok && collect(s, engine, text, &m, err) && imatrix_file_write(&m, s->imatrix_output, err);
     ingot_engine_close(engine);
     if (ok && !s->quiet)
-        fprintf(stderr, "%s: %zu weights over %u chunks of %u tokens\n", s->imatrix_output, m.n, m.n_chunks,
-                m.n_chunk);
+        fprintf(stderr, "%s: %zu weight%s over %u chunk%s of %u tokens\n", s->imatrix_output, m.n,
+                str_plural(m.n), m.n_chunks, str_plural(m.n_chunks), m.n_chunk);
     imatrix_free(&m);
     return ok;
 }

@@ -107,11 +107,12 @@ static void print_model(const struct model_info *s)
         out_printf("model         cannot be run: %s\n", s->unknown.message);
         return;
     }
-    out_printf("model         %s, %.2f M parameters, %u layers, width %u, %u heads (%u of K and V) of %u, "
+    out_printf("model         %s, %.2f M parameters, %u layer%s, width %u, %u head%s (%u of K and V) of %u, "
                "FFN %u, %u tokens, "
                "context %u\n",
-               s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads,
-               c->n_kv_heads, c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
+               s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers,
+               str_plural(c->n_layers), c->n_cols, c->n_heads, str_plural(c->n_heads), c->n_kv_heads,
+               c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
     if (c->latent_dims)
         out_printf("latents       %u of a key's %u numbers are the value, of all heads; pages have no V\n",
                    c->latent_dims, c->head_dim);
@@ -138,20 +139,21 @@ static void print_model(const struct model_info *s)
 static void print_eyes(const struct model_eyes *e)
 {
     const struct tower_config *c = &e->tower.config;
+    uint32_t n_tiles = image_most_tiles(&c->processor);
 
     if (!e->known) {
         if (e->unknown.message[0])
             out_printf("eyes          cannot be used: %s\n", e->unknown.message);
         return;
     }
-    out_printf("eyes          %s, %.2f M parameters, %u layers, width %u, %u heads, FFN %u, rows of %u\n",
-               e->tower.arch->projector, (double)e->tower.n_parameters * 1e-6, c->n_layers, c->n_cols,
-               c->n_heads, c->n_ffn, c->n_out);
+    out_printf("eyes          %s, %.2f M parameters, %u layer%s, width %u, %u head%s, FFN %u, rows of %u\n",
+               e->tower.arch->projector, (double)e->tower.n_parameters * 1e-6, c->n_layers,
+               str_plural(c->n_layers), c->n_cols, c->n_heads, str_plural(c->n_heads), c->n_ffn, c->n_out);
     out_text("pictures      ");
     if (c->processor.tiling == IMAGE_BY_EDGE)
         out_printf("longest edge %u, ", c->processor.longest_edge);
-    out_printf("tiles of %u in patches of %u, %u tokens a tile, at most %u tiles\n", c->processor.tile,
-               c->patch, c->processor.tokens_a_tile, image_most_tiles(&c->processor));
+    out_printf("tiles of %u in patches of %u, %u tokens a tile, at most %u tile%s\n", c->processor.tile,
+               c->patch, c->processor.tokens_a_tile, n_tiles, str_plural(n_tiles));
     if (!e->file)
         return;
     out_printf("eyes' file    ");
@@ -166,20 +168,21 @@ static void print_formats(const struct model_file *file)
     sum_formats(file, sums);
     for (enum quant q = 0; q < N_QUANTS; q++) {
         if (sums[q].n)
-            out_printf("%-13s %llu tensors, %.2f MiB\n", quant_info(q)->name, (unsigned long long)sums[q].n,
-                       (double)sums[q].bytes / MIB);
+            out_printf("%-13s %llu tensor%s, %.2f MiB\n", quant_info(q)->name, (unsigned long long)sums[q].n,
+                       str_plural(sums[q].n), (double)sums[q].bytes / MIB);
     }
 }
 
 static void print_text(const struct model_info *s, bool tensors)
 {
     const struct model_file *file = s->file;
+    size_t n_tensors = model_file_n_tensors(file), n_values = model_file_n_metas(file);
 
     out_printf("file          ");
     out_json(json_string(model_file_path(file)), 0);
-    out_printf(", %s, %zu tensors, %zu values\n",
-               model_file_format(file) == MODEL_GGUF ? "GGUF" : "safetensors", model_file_n_tensors(file),
-               model_file_n_metas(file));
+    out_printf(", %s, %zu tensor%s, %zu value%s\n",
+               model_file_format(file) == MODEL_GGUF ? "GGUF" : "safetensors", n_tensors,
+               str_plural(n_tensors), n_values, str_plural(n_values));
     print_model(s);
     print_eyes(&s->eyes);
     print_formats(file);

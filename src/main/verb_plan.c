@@ -54,8 +54,8 @@ static void print_predictions(const struct plan *p)
                    gib(p->draft_bytes));
     if (p->n_away)
         out_printf(
-            "the experts of the last %u layers stay in the host's memory, which the sizes above leave out\n",
-            p->n_away);
+            "the experts of the last %u layer%s stay in the host's memory, which the sizes above leave out\n",
+            p->n_away, str_plural(p->n_away));
 }
 
 // "0.030 ms", of one row to the next stage.

@@ -66,7 +66,8 @@ int verb_ls(const struct verb_call *call)
         out_json(l.all, 0);
         out_text("\n");
     } else {
-        fprintf(stderr, "%zu models, %s, in %s\n", l.n, units_bytes(l.bytes, size), hub.cache);
+        fprintf(stderr, "%zu model%s, %s, in %s\n", l.n, str_plural(l.n), units_bytes(l.bytes, size),
+                hub.cache);
     }
     return out_finish();
 }

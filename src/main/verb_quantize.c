@@ -114,12 +114,13 @@ int verb_quantize(const struct verb_call *call)
                                         .on_tensor = s->dry_run ? print_tensor : NULL };
 
     if (s->exl3_bits && words->n != 2)
-        return fail_usage("quantize --exl3: found %zu operands, expected two folders: INPUT OUTPUT",
-                          words->n);
+        return fail_usage("quantize --exl3: found %zu operand%s, expected two folders: INPUT OUTPUT",
+                          words->n, str_plural(words->n));
     if (s->exl3_bits)
         return quantize_exl3(s, words->at[0], words->at[1]);
     if (words->n != 3 && !(s->dry_run && words->n == 2))
-        return fail_usage("quantize: found %zu operands, expected three: INPUT OUTPUT TYPE", words->n);
+        return fail_usage("quantize: found %zu operand%s, expected three: INPUT OUTPUT TYPE", words->n,
+                          str_plural(words->n));
     options.input = words->at[0];
     options.output = s->dry_run ? NULL : words->at[1];
     options.type = words->at[words->n - 1];

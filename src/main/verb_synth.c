@@ -23,8 +23,8 @@ int verb_synth(const struct verb_call *call)
     if (call->settings->list)
         return print_shapes();
     if (words->n != 2)
-        return fail_usage("synth: found %zu operands, expected two: SHAPE OUTPUT; --list prints the shapes",
-                          words->n);
+        return fail_usage("synth: found %zu operand%s, expected two: SHAPE OUTPUT; --list prints the shapes",
+                          words->n, str_plural(words->n));
     struct random_model_options options = {
         .shape = words->at[0],
         .type = call->settings->type,

@@ -64,9 +64,9 @@ static bool load(struct server *s)
         return false;
     }
     s->model.thread.most_active = s->model.info.n_sequences + s->options->limits.n_queued;
-    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->model.name,
-             s->model.info.format, s->model.info.n_sequences, s->model.info.n_context,
-             (double)(clock_ns() - begun) / 1e6);
+    log_line(LOG_INFO, "server", "%s: %s, %u sequence%s of %u tokens, loaded in %.0f ms", s->model.name,
+             s->model.info.format, s->model.info.n_sequences, str_plural(s->model.info.n_sequences),
+             s->model.info.n_context, (double)(clock_ns() - begun) / 1e6);
     return true;
 }
 
@@ -115,13 +115,14 @@ static bool wait_idle(struct server *s, uint64_t until_ns)
 static void drain(struct server *s)
 {
     const struct server_limits *limits = &s->options->limits;
+    unsigned n = atomic_load(&s->http.n_exchanges);
 
     atomic_store(&s->phase, PHASE_DRAINING);
-    log_line(LOG_INFO, "server", "stopping: %u requests may take up to %u s to finish",
-             atomic_load(&s->http.n_exchanges), limits->drain_s);
+    log_line(LOG_INFO, "server", "stopping: %u request%s may take up to %u s to finish", n, str_plural(n),
+             limits->drain_s);
     bool now = wait_idle(s, clock_ns() + limits->drain_s * 1000000000ull);
-    if (atomic_load(&s->http.n_exchanges) > 0) {
-        log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->http.n_exchanges));
+    if ((n = atomic_load(&s->http.n_exchanges)) > 0) {
+        log_line(LOG_WARN, "server", "%u request%s cut off with an error", n, str_plural(n));
         engine_thread_cancel_all(&s->model.thread);
         wait_idle(s, clock_ns() + FLUSH_MS * (now ? 100000ull : 1000000ull));
     }

@@ -244,7 +244,7 @@ static void sessions_are_counted(void **state)
     assert_non_null(a);
     assert_null(b);
     assert_int_equal(error.code, INGOT_LIMIT);
-    assert_non_null(strstr(error.message, "all 1 sequences"));
+    assert_non_null(strstr(error.message, "sequences in use: all 1"));
     ingot_session_free(a);
     b = ingot_session_create(engine, &error);
     assert_non_null(b);

@@ -111,7 +111,7 @@ static void an_answer_goes_on_in_another_engine(void **state)
     struct tokens_said again = ask(engine, session, next, n);
     assert_int_equal(again.n_reused, n - 1); // nothing is computed twice
     assert_memory_equal(again.tokens, first.tokens, sizeof again.tokens[0] * N_NEW);
-    assert_fails(ingot_session_load(engine, path, &error), &error, "all 1 sequences are in use");
+    assert_fails(ingot_session_load(engine, path, &error), &error, "sequences in use: all 1");
     assert_int_equal(error.code, INGOT_LIMIT);
     ingot_session_free(session);
     struct tokens_said fresh = ask(engine, NULL, next, n);

@@ -270,7 +270,7 @@ static void a_picture_goes_with_the_next_message(void **state)
     snprintf(words, sizeof words, "/image %s/pixel.png", home);
     say(&c, words, "pixel.png, 1 x 1 pixels, goes with the next message");
     say(&c, "/image /nowhere.png", "/nowhere.png: cannot open");
-    say(&c, "x", "pictures 1, 1 tiles (0 kept)");
+    say(&c, "x", "pictures 1, 1 tile (0 kept)");
     say(&c, "y", "encoder 0.0 ms"); // the first message still has it, and the session knows it
     snprintf(words, sizeof words, "%s/a\\ picture.PNG", home);
     say(&c, words, "a picture.PNG, 1 x 1 pixels, goes with the next message");
@@ -299,7 +299,7 @@ static void pictures_of_the_command_line_begin_a_chat(void **state)
     snprintf(words, sizeof words, CHAT_WITH_EYES " --image %s/pixel.png", home);
     struct typed_chat c = chat_start(words, false);
     await(&c, "> ");
-    say(&c, "x", "pictures 1, 1 tiles (0 kept)");
+    say(&c, "x", "pictures 1, 1 tile (0 kept)");
     say(&c, "/clear", "a new conversation");
     say(&c, "x", "answer 4 tokens");
     chat_leave(&c);

@@ -184,6 +184,8 @@ static void the_answer_goes_to_stdout_and_figures_to_stderr(void **state)
     assert_null(strstr(o.out.at, "tok/s"));
     assert_null(strstr(o.err.at, "\r"));
     expect(o, 0, "", "answer 8 tokens");
+    o = run_with("run -m @ -p hello -n 1 --temp 0 --ignore-eos", "");
+    expect(o, 0, "", "answer 1 token;");
     o = run_with("run -m @ -p hello -n 8 --temp 0 --ignore-eos -q", "");
     assert_int_equal(o.err.n, 0);
     expect(o, 0, "\n", "");

@@ -455,7 +455,7 @@ static void no_file_that_nothing_can_run(void **state)
             struct model_file *f;
             struct model m;
             if (n < shapes[i].fewest) {
-                assert_fails(random_model_file(&o, &err), &err, "layers cannot be run; want");
+                assert_fails(random_model_file(&o, &err), &err, "cannot be run; want");
                 assert_false(file_exists(path));
                 continue;
             }

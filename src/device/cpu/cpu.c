@@ -521,7 +521,7 @@ static void cpu_info(struct device *d, struct device_info *info)
 
     cpu_features_print(cpu->features, features, sizeof features);
     snprintf(info->name, sizeof info->name, "%u thread%s, %s", thread_pool_size(cpu->pool),
-             thread_pool_size(cpu->pool) == 1 ? "" : "s", cpu->options.plain ? "plain loops" : features);
+             str_plural(thread_pool_size(cpu->pool)), cpu->options.plain ? "plain loops" : features);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
 #if defined(_SC_AVPHYS_PAGES)

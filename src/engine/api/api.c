@@ -153,9 +153,9 @@ bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
     uint32_t n_failed = kv_persist_all(e);
     pthread_mutex_unlock(&e->state);
     pthread_mutex_unlock(&e->stepping);
-    return n_failed == 0 ||
-           err_set(as_err(error), ERR_IO,
-                   "%u pages could not be written to the cache directory; the log says why", n_failed);
+    return n_failed == 0 || err_set(as_err(error), ERR_IO,
+                                    "%u page%s could not be written to the cache directory; the log says why",
+                                    n_failed, str_plural(n_failed));
 }
 
 // The format that holds most of the matrices' bytes.

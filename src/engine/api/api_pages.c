@@ -82,8 +82,8 @@ static void devices_print(const struct engine_loaded *l, char *to, size_t n)
     if (l->n_parts)
         buf_printf(&text, ", over %u ranks", l->n_parts);
     if (l->devices.experts)
-        buf_printf(&text, ", experts of %u layers on %s", l->stages[0].shape.n_away,
-                   l->devices.experts->name);
+        buf_printf(&text, ", experts of %u layer%s on %s", l->stages[0].shape.n_away,
+                   str_plural(l->stages[0].shape.n_away), l->devices.experts->name);
     snprintf(to, n, "%s", text.n ? text.at : "");
     buf_free(&text);
 }

@@ -211,8 +211,8 @@ static bool take_limits(struct engine *e, struct engine_loaded *l, struct err *e
         return false;
     pace_set(&e->pace, &limits);
     if (limits.batch && l->options.n_sequences > limits.batch) {
-        log_line(LOG_INFO, "limits", "%u requests run at the same time, not %u", limits.batch,
-                 l->options.n_sequences);
+        log_line(LOG_INFO, "limits", "%u request%s at the same time, not %u", limits.batch,
+                 str_plural(limits.batch), l->options.n_sequences);
         l->options.n_sequences = limits.batch;
     }
     return true;

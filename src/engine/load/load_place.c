@@ -30,8 +30,8 @@ static bool check_ranks(const struct engine_loaded *l, struct err *err)
             "--cache-dir does not work with several ranks yet, since each has the pages of its own "
             "layers; leave it out");
     return n <= l->model.config.n_layers ||
-           err_set(err, ERR_INPUT, "%u ranks for a model of %u layers; want a rank for a layer at most", n,
-                   l->model.config.n_layers);
+           err_set(err, ERR_INPUT, "%u ranks for a model of %u layer%s; want a rank for a layer at most", n,
+                   l->model.config.n_layers, str_plural(l->model.config.n_layers));
 }
 
 // This rank's part of them is the engine's placement.
@@ -226,7 +226,7 @@ static bool plan_wider(struct engine *e, struct stage_shape *shape, const struct
         log_line(LOG_WARN, "place",
                  "%s has no room for all: the experts of the last %u layer%s stay in the host's memory "
                  "(--experts cpu:%u; --experts none refuses instead)",
-                 l->devices.at[0]->name, n_away, n_away == 1 ? "" : "s", n_away);
+                 l->devices.at[0]->name, n_away, str_plural(n_away), n_away);
     else
         log_line(LOG_WARN, "place", "%s has no room for all: the processor computes layers %u to %u",
                  l->devices.at[0]->name, l->placement.layers[l->placement.n - 1].first,

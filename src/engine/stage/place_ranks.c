@@ -60,8 +60,8 @@ bool place_ranks_evenly(const struct rank_shares *shares, struct placement *p, s
     else
         err_memory(err, "the ranks' layers");
     if (ok && !take_ranges(shares, &t, p))
-        ok = err_set(err, ERR_INPUT, "the model's %u layers cannot be cut into ranges for %u ranks",
-                     shares->n_layers, shares->n_ranks);
+        ok = err_set(err, ERR_INPUT, "the model's %u layer%s cannot be cut into ranges for %u ranks",
+                     shares->n_layers, str_plural(shares->n_layers), shares->n_ranks);
     mem_free(t.sum);
     mem_free(t.least);
     mem_free(t.from);

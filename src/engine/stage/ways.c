@@ -147,7 +147,7 @@ static void add_fewer_sequences(struct ways *w)
         resize(w->r, &shape, --n, shape.max_pages);
     while (n > 0 && !fits(w->r, &shape));
     if (n > 0)
-        add(w, "%u sequence%s", n, n == 1 ? "" : "s");
+        add(w, "%u sequence%s", n, str_plural(n));
 }
 
 static void add_shorter_context(struct ways *w)

@@ -176,13 +176,15 @@ static enum chat_next stats(struct chat_loop *loop, const char *operand)
     (void)operand;
 
     ingot_engine_info(loop->reply->engine, &info);
-    fprintf(stderr, "context      %u of %u tokens, %zu messages", loop->n_context_used, info.n_context,
-            loop->conversation.n);
-    fprintf(stderr, ", %u turns forgotten\n", loop->conversation.n_dropped);
-    fprintf(stderr, "read         %llu tokens, %.1f tok/s\n", (unsigned long long)loop->n_read,
-            rate(loop->n_read, loop->prefill_ms));
-    fprintf(stderr, "answered     %u times, %llu tokens, %.1f tok/s\n", loop->n_answers,
-            (unsigned long long)loop->n_generated, rate(loop->n_generated, loop->decode_ms));
+    fprintf(stderr, "context      %u of %u tokens, %zu message%s", loop->n_context_used, info.n_context,
+            loop->conversation.n, str_plural(loop->conversation.n));
+    fprintf(stderr, ", %u turn%s forgotten\n", loop->conversation.n_dropped,
+            str_plural(loop->conversation.n_dropped));
+    fprintf(stderr, "read         %llu token%s, %.1f tok/s\n", (unsigned long long)loop->n_read,
+            str_plural(loop->n_read), rate(loop->n_read, loop->prefill_ms));
+    fprintf(stderr, "answered     %u time%s, %llu token%s, %.1f tok/s\n", loop->n_answers,
+            str_plural(loop->n_answers), (unsigned long long)loop->n_generated, str_plural(loop->n_generated),
+            rate(loop->n_generated, loop->decode_ms));
     fprintf(stderr, "seed         %llu\n", (unsigned long long)loop->settings->seed);
     return CHAT_READ;
 }

@@ -190,8 +190,8 @@ static void print_json_end(const struct reply *r)
 // Of speculative decoding; the gain is unknown where no step without drafts was timed.
 static void print_drafts(const struct ingot_result *r)
 {
-    fprintf(stderr, "%sdrafts: %u of %u tokens accepted", terminal_dim(STDERR_FILENO), r->n_accepted,
-            r->n_drafted);
+    fprintf(stderr, "%sdrafts: %u of %u token%s accepted", terminal_dim(STDERR_FILENO), r->n_accepted,
+            r->n_drafted, str_plural(r->n_drafted));
     if (r->draft_gain > 0)
         fprintf(stderr, ", their steps %.2f times as fast", r->draft_gain);
     fprintf(stderr, "%s\n", terminal_plain(STDERR_FILENO));
@@ -207,11 +207,11 @@ static void print_pictures(const struct reply *r)
     const struct ingot_result *t = &r->result;
 
     fprintf(stderr,
-            "%spictures %zu, %u tiles (%u kept); decoding files %.1f ms, resizing %.1f ms, patch embedding "
+            "%spictures %zu, %u tile%s (%u kept); decoding files %.1f ms, resizing %.1f ms, patch embedding "
             "%.1f ms, "
             "encoder %.1f ms, connector %.1f ms, prefill %.1f ms%s\n",
-            terminal_dim(STDERR_FILENO), r->n_pictures, t->n_tiles, t->n_tiles_cached, t->read_ms,
-            t->split_ms, t->patch_ms, t->encode_ms - t->patch_ms - t->connect_ms, t->connect_ms,
+            terminal_dim(STDERR_FILENO), r->n_pictures, t->n_tiles, str_plural(t->n_tiles), t->n_tiles_cached,
+            t->read_ms, t->split_ms, t->patch_ms, t->encode_ms - t->patch_ms - t->connect_ms, t->connect_ms,
             t->prefill_ms - t->encode_ms, terminal_plain(STDERR_FILENO));
 }
 
@@ -220,15 +220,17 @@ static void print_figures(const struct ingot_result *result)
 {
     uint32_t n_read = result->n_prompt - result->n_reused;
 
-    fprintf(stderr, "%sprompt %u tokens", terminal_dim(STDERR_FILENO), result->n_prompt);
+    fprintf(stderr, "%sprompt %u token%s", terminal_dim(STDERR_FILENO), result->n_prompt,
+            str_plural(result->n_prompt));
     if (result->finish == INGOT_FINISH_CANCELLED && result->n_generated == 0) {
         fprintf(stderr, "; stopped before the first token%s\n", terminal_plain(STDERR_FILENO));
         return;
     }
     if (result->n_reused)
         fprintf(stderr, " (%u reused)", result->n_reused);
-    fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens",
-            rate(n_read, result->prefill_ms), result->first_token_ms, result->n_generated);
+    fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u token%s",
+            rate(n_read, result->prefill_ms), result->first_token_ms, result->n_generated,
+            str_plural(result->n_generated));
     if (result->n_generated > 1)
         fprintf(stderr, ", %.1f tok/s", rate(result->n_generated - 1, result->decode_ms));
     fprintf(stderr, "%s%s\n",

@@ -149,6 +149,6 @@ void eval_report_end(const struct eval_report *r)
         out_rows_end(&r->rows);
         return;
     }
-    out_printf("%u chunks of %u tokens, of which %u each are scored; divergences in nats\n", t->n_chunks,
-               t->n_chunk, eval_text_scored(t));
+    out_printf("%u chunk%s of %u tokens, of which %u each are scored; divergences in nats\n", t->n_chunks,
+               str_plural(t->n_chunks), t->n_chunk, eval_text_scored(t));
 }

@@ -51,8 +51,8 @@ static void head(struct buf *b, const struct profile_result *r)
     draw_text(b, r->info.model_name);
     buf_text(b, "</h1>\n<p class='soft'>");
     draw_text(b, r->info.architecture);
-    buf_printf(b, ", %.2f MiB of %s, %u layers; ", (double)r->info.weight_bytes / 1048576, r->info.format,
-               r->info.n_layers);
+    buf_printf(b, ", %.2f MiB of %s, %u layer%s; ", (double)r->info.weight_bytes / 1048576, r->info.format,
+               r->info.n_layers, str_plural(r->info.n_layers));
     draw_text(b, r->info.device);
     buf_printf(b, "; ingot %s%s</p>\n", version_commit, r->complete ? "" : "; stopped before its end");
     for (uint32_t i = 0; i < r->n_devices; i++) {
@@ -79,7 +79,7 @@ static void step_title(struct buf *b, const struct named_step *s)
     const struct step_shape *shape = &s->at.shape;
 
     buf_printf(b, "<h3>%s: %u row%s at depth %u, plain %.3f ms, stamped %+.1f %%</h3>\n", s->name,
-               shape->n_sequences * shape->n_rows, shape->n_sequences * shape->n_rows == 1 ? "" : "s",
+               shape->n_sequences * shape->n_rows, str_plural(shape->n_sequences * shape->n_rows),
                shape->depth, s->at.plain * 1e-6, 100 * (s->at.timed / s->at.plain - 1));
 }
 

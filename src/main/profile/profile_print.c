@@ -153,8 +153,8 @@ static void print_step(const struct profile_result *r, const struct named_step *
         return;
     out_printf("\n## Step: %s\n\n%u sequence%s of %u row%s each at depth %u: %u commands, %u barriers. "
                "Plain %.3f ms",
-               s->name, shape->n_sequences, shape->n_sequences == 1 ? "" : "s", shape->n_rows,
-               shape->n_rows == 1 ? "" : "s", shape->depth, p->n_commands, p->n_barriers, p->plain * 1e-6);
+               s->name, shape->n_sequences, str_plural(shape->n_sequences), shape->n_rows,
+               str_plural(shape->n_rows), shape->depth, p->n_commands, p->n_barriers, p->plain * 1e-6);
     if (p->is_timed)
         out_printf(", stamped %.3f (%+.1f %%), of %u plays each.\n\n", p->timed * 1e-6,
                    100 * (p->timed / p->plain - 1), p->n_plays);

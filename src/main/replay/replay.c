@@ -78,7 +78,8 @@ static bool name_commands(struct ingot_engine_options *options, const struct rep
     options->n_batch = options->n_batch > v.n_rows ? options->n_batch : v.n_rows;
     if (!engine_verify(options, &v, err))
         return false;
-    out_printf("%u commands of a step of %u rows, %u beyond their limit", suspect.n, v.n_rows, v.n_bad);
+    out_printf("%u command%s of a step of %u row%s, %u beyond their limit", suspect.n, str_plural(suspect.n),
+               v.n_rows, str_plural(v.n_rows), v.n_bad);
     if (suspect.worst.error > 0 && v.n_bad == 0)
         out_printf("; %s (%s) comes nearest, with %.3g of %.3g", suspect.label, suspect.name,
                    suspect.worst.error, suspect.worst.limit);
@@ -92,8 +93,8 @@ static void tell_difference(const struct replay *p, const struct ingot_result *r
     uint32_t n_answer = r->n_tokens - r->n_prompt;
 
     if (p->differs == UINT32_MAX) {
-        out_printf("the answer has %u tokens and ends by %s; the record's has %u and ends by %s\n", p->n,
-                   record_finish_name(result->finish), n_answer, r->finish);
+        out_printf("the answer has %u token%s and ends by %s; the record's has %u and ends by %s\n", p->n,
+                   str_plural(p->n), record_finish_name(result->finish), n_answer, r->finish);
         return;
     }
     out_printf("token %u of the answer, at position %u, is %u", p->differs, r->n_prompt + p->differs,
@@ -146,7 +147,7 @@ static int replay(const struct settings *s, const struct record *record)
         return fail(err.message);
     if (p.differs == UINT32_MAX && p.n == record->n_tokens - record->n_prompt &&
         !strcmp(record_finish_name(result.finish), record->finish)) {
-        out_printf("%u tokens, the same as in the record (%s)\n", p.n, record->device);
+        out_printf("%u token%s, the same as in the record (%s)\n", p.n, str_plural(p.n), record->device);
         return out_finish();
     }
     tell_difference(&p, &result);

@@ -307,8 +307,8 @@ static bool describe(struct job *job, struct err *err)
     }
     if (n_again)
         log_line(LOG_WARN, "quantize",
-                 "%zu tensors are quantized already: doing it again loses more than once from the original",
-                 n_again);
+                 "quantized already: %zu tensor%s; doing it again loses more than once from the original",
+                 n_again, str_plural(n_again));
     if (o->imatrix && job->n_weighted == 0)
         return err_set(err, ERR_INPUT,
                        "%s: none of its %zu entries is of a matrix that is quantised; of another model?",

@@ -654,8 +654,8 @@ static bool choose_layers(struct random_model *s)
         return true;
     fewest = attends > fewest ? attends : fewest;
     if (n < fewest || n > RANDOM_MOST_LAYERS)
-        return err_set(s->err, ERR_INPUT, "%s with %u layers cannot be run; want %u to %d", s->shape->name, n,
-                       fewest, RANDOM_MOST_LAYERS);
+        return err_set(s->err, ERR_INPUT, "%s with %u layer%s cannot be run; want %u to %d", s->shape->name,
+                       n, str_plural(n), fewest, RANDOM_MOST_LAYERS);
     s->deeper = *s->shape;
     s->deeper.n_layers = n;
     s->shape = &s->deeper;

@@ -46,7 +46,7 @@ static const struct row {
 void limits_log(const struct server_limits *limits)
 {
     log_line(LOG_INFO, "server",
-             "%u connections, %u requests that wait, bodies of %u MiB at most; --log debug lists all limits",
+             "%u connections, up to %u waiting, bodies of %u MiB at most; --log debug lists all limits",
              limits->n_connections, limits->n_queued, limits->body_bytes >> 20);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         u32 value = *(const u32 *)(const void *)((const char *)limits + rows[i].at);
