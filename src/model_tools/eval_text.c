@@ -1,6 +1,7 @@
 // eval_text.c - see eval_text.h.
 #include "model_tools/eval_text.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 static bool fill_error(struct err *err, const struct ingot_error *error)
 {
@@ -69,10 +70,12 @@ bool eval_text_make(struct eval_text *t, const struct ingot_engine *engine,
     if (n < 0)
         return false;
     uint64_t n_chunks = (uint64_t)n / source->n_chunk;
+    char shorter[32] = "";
+    if (n >= EVAL_CHUNK_MIN)
+        snprintf(shorter, sizeof shorter, ", or -c %lld", (long long)n);
     if (n_chunks == 0)
-        return err_set(err, ERR_INPUT,
-                       "the text has %lld tokens and a chunk %u; take a longer text, or -c %lld",
-                       (long long)n, source->n_chunk, (long long)(n < EVAL_CHUNK_MIN ? EVAL_CHUNK_MIN : n));
+        return err_set(err, ERR_INPUT, "the text has %lld token%s and a chunk %u; take a longer text%s",
+                       (long long)n, str_plural((uint64_t)n), source->n_chunk, shorter);
     n_chunks = source->most_chunks && source->most_chunks < n_chunks ? source->most_chunks : n_chunks;
     t->n_chunks = (uint32_t)n_chunks;
     for (uint64_t i = 0; i < n_chunks && bos >= 0; i++)
