@@ -147,6 +147,8 @@ bool file_sync(int fd)
 
 bool file_create(struct file_writer *w, const char *path, struct err *err)
 {
+    struct stat info;
+
     memset(w, 0, sizeof *w);
     w->fd = -1;
     if ((size_t)snprintf(w->path, sizeof w->path, "%s", path) >= sizeof w->path)
@@ -154,6 +156,8 @@ bool file_create(struct file_writer *w, const char *path, struct err *err)
     snprintf(w->part, sizeof w->part, "%s.part", path);
     if (file_is_directory(path))
         return err_set(err, ERR_INPUT, "%s: is a directory; give a file name", path);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) // a device, which the rename would replace
+        return err_set(err, ERR_INPUT, "%s: not a regular file; give another name", path);
     w->buffer = mem_alloc(WRITE_BUFFER);
     if (!w->buffer)
         return err_memory(err, "a write buffer");

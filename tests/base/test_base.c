@@ -91,6 +91,8 @@ static void a_file_appears_whole_or_not_at_all(void **state)
     assert_true(str_is(buf_as_str(&b), "abc"));
     assert_fails(file_read(&b, path, 2, &err), &err, "at most 2");
     assert_fails(file_create(&w, "/nowhere/x", &err), &err, "/nowhere/x");
+    assert_fails(file_create(&w, "/dev/null", &err), &err,
+                 "/dev/null: not a regular file; give another name");
     buf_free(&b);
     unlink(path);
 }
