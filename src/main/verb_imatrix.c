@@ -1,5 +1,6 @@
 // verb_imatrix.c - ingot imatrix: reads a text with a model and writes how large the inputs of its weights
 // are. The work is in model_tools/imatrix_collect.c.
+#include "base/file.h"
 #include "main/loading.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/progress.h"
@@ -38,6 +39,17 @@ static bool collect(const struct settings *s, struct ingot_engine *engine, struc
     return ok;
 }
 
+// Before a text is read for hours.
+static bool may_write(const char *path, struct err *err)
+{
+    struct file_writer w;
+
+    if (!file_create(&w, path, err))
+        return false;
+    file_abort(&w);
+    return true;
+}
+
 static bool run(const struct settings *s, struct str text, struct err *err)
 {
     struct imatrix m = { 0 };
@@ -66,7 +78,7 @@ int verb_imatrix(const struct verb_call *call)
     if (!given)
         return fail_usage("imatrix: give a text with -f, or through a pipe");
     signals_end_work();
-    bool ok = run(call->settings, buf_as_str(&text), &err);
+    bool ok = may_write(call->settings->imatrix_output, &err) && run(call->settings, buf_as_str(&text), &err);
     buf_free(&text);
     if (ok)
         return STATUS_OK;

@@ -207,6 +207,8 @@ static void models_are_quantised_by_importance(void **state)
     assert_false(file_exists(out));
     expect("quantize @ Q8_0 --tensor-type BF16 --dry-run", 2, "", "expected PATTERN=TYPE");
     expect("imatrix @ -c 16 -f %s -o /nowhere/x", 1, "", "/nowhere/x.part: cannot create");
+    expect("imatrix @ -c 200 -f %s -o /nowhere/x", 1, "",
+           "/nowhere/x.part: cannot create"); // before it reads
     expect("imatrix @ -c 200 -f %s", 1, "", "the text has 91 tokens and a chunk 200");
 }
 

@@ -62,7 +62,7 @@ static void every_verb_ends(void **state)
           0 },
         { "embed -m @ --whole -f %s " SLOW, "", "", 130 },
         { "eval -m @ -f %s -c 70000 -b 64 -dev cpu:plain --no-repack", "", "stopped", 130 },
-        { "imatrix -m @ -f %s -o /dev/null -c 70000 -dev cpu:plain", "", "stopped", 130 },
+        { "imatrix -m @ -f %s -o interrupted.gguf -c 70000 -dev cpu:plain", "", "stopped", 130 },
         { "bench -m @ -p 70000 -n 0 -r 1 -b 64 -dev cpu:plain", "", "stopped", 130 },
         { "bench -m @ -p 1 -n 0 -d 70000 -r 1 -b 64 -dev cpu:plain", "", "stopped", 130 },
     };
