@@ -11,7 +11,7 @@ INSTALLED = pages ingot_static ingot_shared
 
 all:
 	@tools/deps build
-	@TARGETS="$(INSTALLED)" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA_PTX=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	@TARGETS="$(INSTALLED)" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA_OPTIMISE=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 
 deps: ## install all that building and testing need (INGOT_NO_INSTALL=1: say what)
 	@tools/deps build test clients metal lint
