@@ -165,26 +165,25 @@ static struct latent_outcome play_store(const struct cpu_options *options, const
 
 static void is_close_to_the_plain_loop(play_fn *play, const char *what)
 {
+    const struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40),
+                                 rows_of_a_chunk(3, 2050, 2) };
     uint32_t sets[8], n_sets = bench_features(sets);
 
-    for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
-        const struct latent_setting *s = &settings[i % N_SETTINGS];
-        uint32_t features = sets[i / N_SETTINGS];
-        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40),
-                               rows_of_a_chunk(3, 2050, 2) };
-        bool attends = play == play_attend, pairs = (features & CPU_AVX512_BF16) && s->format > KV_F16;
-        double limit = attends ? (pairs ? 2e-5 : 1e-10) : s->exact ? 1e-10 : 5e-4;
-        for (uint32_t v = 0; v < 4; v++) {
-            struct latent_outcome want = play(&(struct cpu_options){ .plain = true }, s, &rows[v]);
+    for (uint32_t i = 0; i < N_SETTINGS * 4; i++) {
+        const struct latent_setting *s = &settings[i / 4];
+        struct latent_outcome want = play(&(struct cpu_options){ .plain = true }, s, &rows[i % 4]);
+        for (uint32_t f = 0; f < n_sets; f++) {
+            bool attends = play == play_attend, pairs = (sets[f] & CPU_AVX512_BF16) && s->format > KV_F16;
+            double limit = attends ? (pairs ? 2e-5 : 1e-10) : s->exact ? 1e-10 : 5e-4;
             struct latent_outcome got =
-                play(&(struct cpu_options){ .features = features, .n_threads = 2 }, s, &rows[v]);
+                play(&(struct cpu_options){ .features = sets[f], .n_threads = 2 }, s, &rows[i % 4]);
             double error = bench_error(want.x, got.x, want.n);
             if (!(error <= limit))
-                fail_msg("%s, setting %u, rows %u, features %x: error %.2e", what, i % N_SETTINGS, v,
-                         features, error);
-            outcome_free(&want);
+                fail_msg("%s, setting %u, rows %u, features %x: error %.2e", what, i / 4, i % 4, sets[f],
+                         error);
             outcome_free(&got);
         }
+        outcome_free(&want);
     }
 }
 

@@ -208,26 +208,24 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static void attention_is_close_to_the_plain_loop(void **state)
 {
+    const struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40),
+                                 rows_of_a_chunk(3, 2050, 2) };
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;
-    for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
-        const struct setting *s = &settings[i % N_SETTINGS];
-        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40),
-                               rows_of_a_chunk(3, 2050, 2) };
-        bool pairs =
-            (sets[i / N_SETTINGS] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
-        for (uint32_t v = 0; v < 4; v++) {
-            struct row_outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[v]);
-            struct row_outcome got = play_attend(
-                &(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 2 }, s, &rows[v]);
+    for (uint32_t i = 0; i < N_SETTINGS * 4; i++) {
+        const struct setting *s = &settings[i / 4];
+        struct row_outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[i % 4]);
+        for (uint32_t f = 0; f < n_sets; f++) {
+            bool pairs = (sets[f] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
+            struct row_outcome got =
+                play_attend(&(struct cpu_options){ .features = sets[f], .n_threads = 2 }, s, &rows[i % 4]);
             double error = bench_error(want.x, got.x, want.n);
             if (!(error <= (pairs ? 2e-5 : 1e-10)))
-                fail_msg("setting %u, rows %u, features %x: error %.2e", i % N_SETTINGS, v,
-                         sets[i / N_SETTINGS], error);
-            outcome_free(&want);
+                fail_msg("setting %u, rows %u, features %x: error %.2e", i / 4, i % 4, sets[f], error);
             outcome_free(&got);
         }
+        outcome_free(&want);
     }
 }
 
@@ -302,23 +300,25 @@ static void qkv_is_close_to_the_plain_loop(void **state)
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;
-    for (uint32_t i = 0; i < N_SETTINGS * n_sets * 8; i++) {
+    for (uint32_t i = 0; i < N_SETTINGS * 8; i++) {
         struct setting s = settings[i % N_SETTINGS];
-        uint32_t v = i / N_SETTINGS % 8, set = i / N_SETTINGS / 8;
+        uint32_t v = i / N_SETTINGS;
         struct rows rows = v & 1 ? mixed_rows() : rows_of_a_chunk(3, 100, 3);
         s.exact = v & 2;
         s.parts = v & 4;
         struct row_outcome want = play_qkv(&(struct cpu_options){ .plain = true }, &s, &rows);
-        struct row_outcome got =
-            play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
-        double q = bench_error(want.x, got.x, want.n), k = bench_error(want.k, got.k, want.n_pages);
-        double values = bench_error(want.v, got.v, want.n_pages),
-               limit = s.exact ? rounding[s.k_format > s.v_format ? s.k_format : s.v_format] : 5e-4;
-        if (!(q <= limit && k <= limit && values <= limit))
-            fail_msg("setting %u, variant %u, features %x: errors q %.2e, k %.2e, v %.2e", i % N_SETTINGS, v,
-                     sets[set], q, k, values);
+        for (uint32_t f = 0; f < n_sets; f++) {
+            struct row_outcome got =
+                play_qkv(&(struct cpu_options){ .features = sets[f], .n_threads = 2 }, &s, &rows);
+            double q = bench_error(want.x, got.x, want.n), k = bench_error(want.k, got.k, want.n_pages);
+            double values = bench_error(want.v, got.v, want.n_pages),
+                   limit = s.exact ? rounding[s.k_format > s.v_format ? s.k_format : s.v_format] : 5e-4;
+            if (!(q <= limit && k <= limit && values <= limit))
+                fail_msg("setting %u, variant %u, features %x: errors q %.2e, k %.2e, v %.2e", i % N_SETTINGS,
+                         v, sets[f], q, k, values);
+            outcome_free(&got);
+        }
         outcome_free(&want);
-        outcome_free(&got);
     }
 }
 
@@ -395,20 +395,23 @@ static void gate_up_is_close_to_the_plain_loop(void **state)
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;
-    for (uint32_t i = 0; i < N_FFNS * n_sets * 8; i++) {
+    for (uint32_t i = 0; i < N_FFNS * 8; i++) {
         struct ffn f = ffns[i % N_FFNS];
-        uint32_t v = i / N_FFNS % 8, set = i / N_FFNS / 8;
+        uint32_t v = i / N_FFNS;
         struct rows rows = v & 1 ? mixed_rows() : rows_of_a_chunk(3, 100, 3);
         f.exact = v & 2;
         f.parts = v & 4;
         struct row_outcome want = play_gate_up(&(struct cpu_options){ .plain = true }, &f, &rows);
-        struct row_outcome got =
-            play_gate_up(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &f, &rows);
-        double error = bench_error(want.x, got.x, want.n), limit = f.exact || f.up == QUANT_F32 ? 1e-9 : 5e-4;
-        if (!(error <= limit))
-            fail_msg("case %u, variant %u, features %x: error %.2e", i % N_FFNS, v, sets[set], error);
+        for (uint32_t j = 0; j < n_sets; j++) {
+            struct row_outcome got =
+                play_gate_up(&(struct cpu_options){ .features = sets[j], .n_threads = 2 }, &f, &rows);
+            double error = bench_error(want.x, got.x, want.n),
+                   limit = f.exact || f.up == QUANT_F32 ? 1e-9 : 5e-4;
+            if (!(error <= limit))
+                fail_msg("case %u, variant %u, features %x: error %.2e", i % N_FFNS, v, sets[j], error);
+            outcome_free(&got);
+        }
         outcome_free(&want);
-        outcome_free(&got);
     }
 }
 
