@@ -38,6 +38,7 @@ const struct cuda_table cuda_table = { .plans = plans,
                                        .max_head_dim = ATTEND_PLAIN_DIM,
                                        .row_scales = "gemm_staged_int8",
                                        .row_scales_cols = INT8_CHUNK_COLUMNS,
+                                       .product_cols = 64,
                                        .fusions = cuda_fusions,
                                        .pack = weight_layout_pack,
                                        .reduce_packed = all_reduce_packed_launch };

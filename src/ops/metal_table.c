@@ -11,6 +11,8 @@ static void (*const plans[N_OPS])(struct metal_plan *p) = {
 #undef OPS_OF_METAL
 };
 
-const struct metal_table metal_table = {
-    .plans = plans, .n_ops = N_OPS, .max_head_dim = ATTEND_MAX_DIM, .fusions = metal_fusions
-};
+const struct metal_table metal_table = { .plans = plans,
+                                         .n_ops = N_OPS,
+                                         .max_head_dim = ATTEND_MAX_DIM,
+                                         .product_cols = 32,
+                                         .fusions = metal_fusions };

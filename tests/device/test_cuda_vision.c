@@ -2,6 +2,7 @@
 // whole towers, models with eyes and embedding models against the reference's numbers. Skipped where there is
 // no GPU.
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
+#include "base/divide.h"
 #include "device/cuda/cuda_internal.h"
 #include "device/cuda_sides.h"
 #include "device/fuse.h"
@@ -40,8 +41,9 @@ static void kernels_of_a_tower(void **state)
 // last rows of a tile there are none.
 static void record_patches(struct side *s, const struct op_shape *c)
 {
-    struct tensor out = side_tensor(s, 3 * c->n_cols * c->n_cols, ROWS_STEP),
-                  packed = tape_tensor(s->tape, 3 * c->n_cols * c->n_cols, ROWS_STEP);
+    uint32_t n_cols = divide_up(3 * c->n_cols * c->n_cols, 64) * 64;
+    struct tensor out = side_tensor(s, 3 * c->n_cols * c->n_cols + c->n_cols % 3 * 8, ROWS_STEP),
+                  packed = tape_tensor(s->tape, n_cols, ROWS_STEP);
     struct patches patches = { .out = out,
                                .pixels = side_buffer(s, 4ull * c->n_out * c->n_out * 3),
                                .table = side_vector(s, 3 * 256),
@@ -368,53 +370,19 @@ static void towers_give_the_reference_embeddings(void **state)
     }
 }
 
-static void encode_noise(struct vision *v, uint32_t n_tiles, float *to)
-{
-    struct vision_tile tiles[VISION_MOST_TILES];
-    uint64_t bytes = vision_tile_bytes(v);
-    uint8_t *rgb = mem_alloc(n_tiles * bytes);
-    struct err err = { 0 };
-
-    for (uint64_t i = 0; i < n_tiles * bytes; i++) // edges, and a slope
-        rgb[i] = (uint8_t)(i / bytes * 40 + i % 191 / 3 + (i / 96 % 32 < 16 ? 120 : 0));
-    for (uint32_t i = 0; i < n_tiles; i++)
-        tiles[i] = (struct vision_tile){ rgb + i * bytes, i };
-    assert_ok(vision_encode(v, tiles, n_tiles, &err), &err);
-    assert_ok(v->device->ops->wait(v->device, &err), &err);
-    assert_ok(buffer_read(&v->pool, 0, to,
-                          (uint64_t)n_tiles * tower_rows(&v->tower) * v->tower.config.n_out * 4, &err),
-              &err);
-    mem_free(rgb);
-}
-
 // The shipped tower's matrices are Q8_0.
 static void a_tower_in_integers_is_near_the_exact_one(void **state)
 {
-    struct model_file *file;
-    struct err err = { 0 };
-    float *embeddings[2];
-    size_t n = 0;
-
     (void)state;
     skip_without_gpu();
-    assert_ok(model_file_open(&file, SOURCE_DIR "/models/mmproj-ingot-eyes-q8_0.gguf", &err), &err);
-    for (int exact = 0; exact < 2; exact++) {
-        struct vision_plan plan = {
-            .file = file, .device = gpu, .n_out = 256, .n_places = 4, .exact = exact
-        };
-        struct vision v;
-        assert_ok(vision_create(&v, &plan, &err), &err);
-        n = (size_t)4 * tower_rows(&v.tower) * plan.n_out;
-        embeddings[exact] = mem_alloc_array(n, sizeof *embeddings[exact]);
-        encode_noise(&v, 4, embeddings[exact]);
-        vision_release(&v);
-    }
-    double error = bench_error(embeddings[1], embeddings[0], n);
-    print_message("squared error %.1e\n", error);
-    assert_true(error <= 1e-3);
-    mem_free(embeddings[0]);
-    mem_free(embeddings[1]);
-    model_file_close(file);
+    check_tower_is_near(gpu, SOURCE_DIR "/models/mmproj-ingot-eyes-q8_0.gguf", 256, 1e-3);
+}
+
+static void patches_of_14_pixels_are_padded(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    check_padded_tower(gpu, 64);
 }
 
 static void pictures_give_the_reference_logits(void **state)
@@ -484,6 +452,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(layers_of_many_rows),
         cmocka_unit_test(towers_give_the_reference_embeddings),
         cmocka_unit_test(a_tower_in_integers_is_near_the_exact_one),
+        cmocka_unit_test(patches_of_14_pixels_are_padded),
         cmocka_unit_test(pictures_give_the_reference_logits),
         cmocka_unit_test(embedders_give_the_reference_vectors),
     };

@@ -33,11 +33,18 @@ static void a_tower_gives_the_reference_embeddings(void **state)
     check_tower(gpu, &(struct tower_run){ "internvl", 3, true, 1e-4 });
 }
 
+static void patches_of_14_pixels_are_padded(void **state)
+{
+    (void)state;
+    check_padded_tower(gpu, 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(a_tower_gives_the_reference_embeddings),
+        cmocka_unit_test(patches_of_14_pixels_are_padded),
     };
 
     return emu_run_in_modes(tests, sizeof tests / sizeof *tests);

@@ -1,7 +1,9 @@
 // vision_sides.h - the operations of encoders, of pictures and of texts, on a device beside their plain
 // loops, and a whole tower beside the reference's numbers: what the tests of devices share.
 #pragma once
+#include <unistd.h>
 #include "engine/stage/vision.h"
+#include "model_tools/random/random_tower.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/device_sides.h"
 #include "ops/layernorm/layernorm.h"
@@ -90,11 +92,12 @@ static inline void record_tower(struct side *s, const struct op_shape *c)
                                           .table = side_vector(s, 3 * 256),
                                           .side = SIDE,
                                           .patch = PATCH });
-    op_patches(s->tape, (struct patches){ .out = side_tensor(s, 3 * 25, ROWS_STEP), // 4 across: rows beyond
-                                          .pixels = pixels,
-                                          .table = side_vector(s, 3 * 256),
-                                          .side = SIDE,
-                                          .patch = 5 });
+    op_patches(s->tape,
+               (struct patches){ .out = side_tensor(s, 3 * 25 + 13, ROWS_STEP), // 4 across: rows beyond
+                                 .pixels = pixels,
+                                 .table = side_vector(s, 3 * 256),
+                                 .side = SIDE,
+                                 .patch = 5 });
     op_embed(s->tape, (struct embed){ .out = side_tensor(s, n, ROWS_STEP),
                                       .table = side_weight(s, QUANT_F16, VOCABULARY, n),
                                       .history = side_buffer(s, 4),
@@ -207,6 +210,77 @@ static inline void check_tower(struct device *d, const struct tower_run *run)
     vision_release(&v);
     model_file_close(file);
     model_file_close(numbers);
+}
+
+static inline void encode_noise(struct vision *v, uint32_t n_tiles, float *to)
+{
+    struct vision_tile tiles[VISION_MOST_TILES];
+    uint64_t bytes = vision_tile_bytes(v);
+    uint8_t *rgb = mem_alloc(n_tiles * bytes);
+    struct err err = { 0 };
+
+    for (uint64_t i = 0; i < n_tiles * bytes; i++) // edges, and a slope
+        rgb[i] = (uint8_t)(i / bytes * 40 + i % 191 / 3 + (i / 96 % 32 < 16 ? 120 : 0));
+    for (uint32_t i = 0; i < n_tiles; i++)
+        tiles[i] = (struct vision_tile){ rgb + i * bytes, i };
+    assert_ok(vision_encode(v, tiles, n_tiles, &err), &err);
+    assert_ok(v->device->ops->wait(v->device, &err), &err);
+    assert_ok(buffer_read(&v->pool, 0, to,
+                          (uint64_t)n_tiles * tower_rows(&v->tower) * v->tower.config.n_out * 4, &err),
+              &err);
+    mem_free(rgb);
+}
+
+// The embeddings of a tower beside its own exact ones, of four tiles.
+static inline void check_tower_is_near(struct device *d, const char *path, uint32_t n_out, double limit)
+{
+    struct model_file *file;
+    struct err err = { 0 };
+    float *embeddings[2];
+    size_t n = 0;
+
+    assert_ok(model_file_open(&file, path, &err), &err);
+    for (int exact = 0; exact < 2; exact++) {
+        struct vision_plan plan = {
+            .file = file, .device = d, .n_out = n_out, .n_places = 4, .exact = exact
+        };
+        struct vision v;
+        assert_ok(vision_create(&v, &plan, &err), &err);
+        n = (size_t)4 * tower_rows(&v.tower) * plan.n_out;
+        embeddings[exact] = mem_alloc_array(n, sizeof *embeddings[exact]);
+        encode_noise(&v, 4, embeddings[exact]);
+        vision_release(&v);
+    }
+    double error = bench_error(embeddings[1], embeddings[0], n);
+    print_message("squared error %.1e\n", error);
+    assert_true(error <= limit);
+    mem_free(embeddings[0]);
+    mem_free(embeddings[1]);
+    model_file_close(file);
+}
+
+// Patches of 14 pixels, 588 columns, get zeros up to a multiple of `whole`; and the tower is near the exact
+// one.
+static inline void check_padded_tower(struct device *d, uint32_t whole)
+{
+    char path[64];
+    struct random_tower_file made = { .path = path, .name = "padded", .n_out = 192, .matrices = QUANT_BF16 };
+    struct vision_plan plan = { .device = d, .n_out = 192, .n_places = 1 };
+    uint64_t random = 14;
+    struct model_file *file;
+    struct vision v;
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, "/tmp/ingot-padded-%d.gguf", (int)getpid());
+    assert_ok(random_tower_file(random_tower_find("toy-internvl"), &made, &random, &err), &err);
+    assert_ok(model_file_open(&file, path, &err), &err);
+    plan.file = file;
+    assert_ok(vision_create(&v, &plan, &err), &err);
+    assert_int_equal(v.parts.weights.patch->n_cols, (588 + whole - 1) / whole * whole);
+    vision_release(&v);
+    model_file_close(file);
+    check_tower_is_near(d, path, 192, 1e-4);
+    unlink(path);
 }
 
 // A layer of an encoder, whose results between its operations nobody else sees.

@@ -391,6 +391,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     c->table = table;
     c->device.fusions = table->fusions;
     c->device.max_head_dim = table->max_head_dim;
+    c->device.product_cols = table->product_cols;
     if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) &&
         start(c, err)) {
         if (c->limits.capability >= 90 && cuda_function(c, table->row_scales))

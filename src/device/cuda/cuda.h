@@ -82,7 +82,7 @@ struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
     uint32_t n_ops, max_head_dim;
     const char *row_scales; // the kernel for WEIGHT_ROW_SCALES; columns must be a multiple of row_scales_cols
-    uint32_t row_scales_cols;
+    uint32_t row_scales_cols, product_cols;
     const struct tape_fusion *fusions; // which commands write the next one's packed input
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);

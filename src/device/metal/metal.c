@@ -167,6 +167,7 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
     *m = (struct metal){ .device = { .ops = &ops,
                                      .queue = &queue,
                                      .max_head_dim = options->table->max_head_dim,
+                                     .product_cols = options->table->product_cols,
                                      .fusions = options->table->fusions },
                          .table = options->table,
                          .options = *options };

@@ -61,7 +61,7 @@ bool metal_has(const struct metal_plan *p, uint32_t operand);
 
 struct metal_table {
     void (*const *plans)(struct metal_plan *p); // [n_ops], by enum op; NULL: no kernel
-    uint32_t n_ops, max_head_dim;
+    uint32_t n_ops, max_head_dim, product_cols;
     const struct tape_fusion *fusions; // which commands write the next one's packed input
 };
 

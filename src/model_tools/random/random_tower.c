@@ -18,7 +18,7 @@ static const struct {
     { "internvl3-8b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
     { "internvl3-14b", { 24, 1024, 16, 4096, 14, 448, 0, 2 } },
     { "toy-vlm", { 2, 128, 2, 256, 16, 64, 256, 2 } },
-    { "toy-internvl", { 2, 128, 2, 256, 16, 64, 0, 2 } },
+    { "toy-internvl", { 2, 128, 2, 256, 14, 56, 0, 2 } },
 };
 
 const struct random_tower_shape *random_tower_find(const char *name)

@@ -138,7 +138,7 @@ void tower_block_patches(struct tape *t, const struct tower_stage *s, struct ten
 {
     const struct tower_config *c = &s->tower->config;
     const struct tower_weights *w = &s->weights;
-    struct tensor pixels = tape_tensor(t, 3 * c->patch * c->patch, ROWS_STEP);
+    struct tensor pixels = tape_tensor(t, w->patch->n_cols, ROWS_STEP);
 
     tape_label(t, "vision.patch");
     op_patches(t, (struct patches){ .out = pixels,

@@ -2,7 +2,7 @@
 //
 // Computes   out[r][c] = table[channel][pixel] for the patch of row r. Bound by memory.
 //
-//   patches        patches of any size: a lane takes single pixels
+//   patches        patches of any size: a lane takes single pixels, then the zeros behind them
 //   patches_eight  lines of eights of pixels, which lie at multiples of 8 bytes: a lane takes eight, and
 //                  stores eight columns of each channel together
 //
@@ -17,7 +17,7 @@ static __device__ __forceinline__ void put(const struct patches_params &p, u32 r
                                            const f32 (&v)[1])
 {
     if (p.out)
-        p.out[(u64)row * 3 * p.args.patch * p.args.patch + column] = v[0];
+        p.out[(u64)row * p.args.n_cols + column] = v[0];
     if (p.packed_out.at)
         pack_put(p.packed_out, row, column, v[0]);
 }
@@ -26,7 +26,7 @@ static __device__ __forceinline__ void put(const struct patches_params &p, u32 r
                                            const f32 (&v)[8])
 {
     if (p.out) {
-        float4 *out = (float4 *)(p.out + (u64)row * 3 * p.args.patch * p.args.patch + column);
+        float4 *out = (float4 *)(p.out + (u64)row * p.args.n_cols + column);
         out[0] = make_float4(v[0], v[1], v[2], v[3]);
         out[1] = make_float4(v[4], v[5], v[6], v[7]);
     }
@@ -89,6 +89,9 @@ template <u32 TOGETHER> static __device__ __forceinline__ void patch_rows(const 
             put(p, row, channel * n + i, v);
         }
     }
+    const f32 zero[TOGETHER] = { 0 };
+    for (u32 i = 3 * n + threadIdx.x % 32 * TOGETHER; i < p.args.n_cols; i += 32 * TOGETHER)
+        put(p, row, i, zero);
 }
 
 extern "C" __global__ void __launch_bounds__(PATCHES_THREADS)

@@ -16,10 +16,10 @@ kernel void patches(constant struct patches_args &args [[buffer(0)]],
     u32 position = step_positions(&step)[at.x], y0 = position / args.n_across * p,
         x0 = position % args.n_across * p;
     pixels += u64(step_slots(&step)[at.x]) * args.side * args.side * 3;
-    out += u64(at.x) * n;
+    out += u64(at.x) * args.n_cols;
     bool beyond = position >= args.n_across * args.n_across;
-    for (u32 c = thread_index; c < n; c += n_threads.x) {
+    for (u32 c = thread_index; c < args.n_cols; c += n_threads.x) {
         u32 channel = c / (p * p), y = y0 + c / p % p, x = x0 + c % p;
-        out[c] = beyond ? 0.0f : table[channel * 256 + pixels[(y * args.side + x) * 3 + channel]];
+        out[c] = beyond || c >= n ? 0.0f : table[channel * 256 + pixels[(y * args.side + x) * 3 + channel]];
     }
 }

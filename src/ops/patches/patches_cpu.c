@@ -10,11 +10,12 @@ static void patch_row(const struct cpu_call *call, uint32_t row)
     const unsigned char *tile = (const unsigned char *)cpu_base(call, PATCHES_PIXELS) +
                                 (uint64_t)step_slots(call->step)[row] * args->side * args->side * 3;
     const float *table = cpu_base(call, PATCHES_TABLE); // [3, 256]
-    float *out = cpu_row(call, PATCHES_OUT, row);       // [3, p, p]
+    float *out = cpu_row(call, PATCHES_OUT, row);       // [3, p, p], zeros
+    const bool beyond = position >= args->n_across * args->n_across;
 
-    for (uint32_t i = 0; position >= args->n_across * args->n_across && i < 3 * p * p; i++)
+    for (uint32_t i = beyond ? 0 : 3 * p * p; i < args->n_cols; i++)
         out[i] = 0;
-    for (uint32_t y = 0; position < args->n_across * args->n_across && y < p; y++)
+    for (uint32_t y = 0; !beyond && y < p; y++)
         for (uint32_t x = 0; x < p; x++) {
             const unsigned char *pixel = tile + ((y0 + y) * args->side + x0 + x) * 3;
             for (uint32_t ch = 0; ch < 3; ch++)

@@ -13,7 +13,7 @@ void cuda_plan_patches(struct cuda_plan *p)
                                      .args = *(const struct patches_args *)p->command->args };
 
     u32 blocks = divide_up(p->tape.max_rows, PATCHES_THREADS / 32);
-    bool eights = params.args.patch % 8 == 0 && params.args.side % 8 == 0;
+    bool eights = params.args.patch % 8 == 0 && params.args.side % 8 == 0 && params.args.n_cols % 8 == 0;
 
     cuda_launch_add(p, eights ? "patches_eight" : "patches",
                     (struct cuda_shape){ { blocks, 1, 1 }, PATCHES_THREADS, 0 }, &params, sizeof params);
