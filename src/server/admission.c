@@ -105,7 +105,8 @@ static bool check_route(struct http_exchange *x)
         return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
     if (preflight)
         return !exchange_reply_text(x, 204, "text/plain", STR(""));
-    if (!x->route && other)
+    x->allow = x->route ? NULL : other;
+    if (x->allow)
         return !exchange_reply_error(x, 405, "%.20s is not for this path; use %s", method, other);
     if (!x->route)
         return !exchange_reply_error(x, 404, "nothing is at this path");

@@ -135,6 +135,18 @@ static void coded_bodies_are_refused(void **state)
                      200);
 }
 
+static void another_method_is_told_which(void **state)
+{
+    struct served *s = *state;
+    static const char put[] = "PUT /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    struct response r = http_raw(s->port, put, strlen(put));
+
+    assert_int_equal(r.status, 405);
+    assert_non_null(strstr(r.all.at, "\r\nAllow: GET, HEAD\r\n"));
+    response_free(&r);
+    serve_skip_log(s);
+}
+
 static void saving_needs_a_folder(void **state)
 {
     struct served *s = *state;
@@ -473,6 +485,7 @@ int main(void)
         cmocka_unit_test(only_loopback_is_loopback),
         cmocka_unit_test(forged_requests_are_refused),
         cmocka_unit_test(coded_bodies_are_refused),
+        cmocka_unit_test(another_method_is_told_which),
         cmocka_unit_test(saving_needs_a_folder),
         cmocka_unit_test(endless_headers_and_bodies_are_refused),
         cmocka_unit_test(many_requests_in_one_piece_are_answered_in_order),

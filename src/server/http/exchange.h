@@ -24,6 +24,7 @@ struct http_exchange {
     struct buf body;
     const char *origin;            // allowed, and not the server's own; NULL: none
     const char *requested_headers; // Access-Control-Request-Headers of a preflight; NULL: none
+    const char *allow;             // the method that the path has, where it is another; or NULL
     const char *policy;            // Content-Security-Policy of the page; NULL: none
     bool replied, closes, busy;    // closes: the connection, after this response; busy: a worker has it
     unsigned status;

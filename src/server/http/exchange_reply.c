@@ -68,6 +68,8 @@ static void add_head(struct http_exchange *x, unsigned status, const char *type)
         buf_printf(out, "Retry-After: %u\r\n", x->http->limits->retry_after_s);
     if (status == 401)
         buf_printf(out, "WWW-Authenticate: %s\r\n", x->path[1] ? "Bearer" : "Basic realm=\"ingot\"");
+    if (status == 405)
+        buf_printf(out, "Allow: %s%s\r\n", x->allow, strcmp(x->allow, "GET") ? "" : ", HEAD");
     if (status == 415)
         buf_text(out, "Accept-Encoding: identity\r\n");
     if (x->policy)
