@@ -84,7 +84,7 @@ static struct down_job down_job_of(const struct cpu_call *call, const struct pro
 
     product_init(&j.down, set->kernels, cpu_weight(call, EXPERTS_DOWN_DOWN), j.args->exact);
     j.packed = experts_packed_of(&j.down, 1, j.args->n_ffn);
-    j.rows = experts_rows_in(call, call->local);
+    j.rows = experts_rows_in(call, 0);
     j.down.x = work;
     j.down.x_stride = j.packed.stride;
     if (j.args->n_shared) {
@@ -93,8 +93,9 @@ static struct down_job down_job_of(const struct cpu_call *call, const struct pro
         j.shared.x = work + j.rows.n_entries * j.packed.stride;
         j.shared.x_stride = j.shared_packed.stride;
     }
-    j.scratch = (unsigned char *)call->local + experts_rows_bytes(j.args, j.rows.n_rows);
-    j.slots = (float *)(void *)(j.scratch + scratch_bytes(&j));
+    size_t scratch = experts_rows_bytes(j.args, j.rows.n_rows);
+    j.scratch = experts_local(call, scratch);
+    j.slots = experts_local(call, scratch + scratch_bytes(&j));
     j.n_panels = panel_count(j.args->n_cols);
     return j;
 }

@@ -54,12 +54,20 @@ static inline void experts_tell(const struct cpu_call *call, uint32_t ids_operan
         }
 }
 
-// Sets the lists' places in `memory`, of experts_rows_bytes; experts_rows_fill fills them.
-static inline struct experts_rows experts_rows_in(const struct cpu_call *call, void *memory)
+// `at` bytes into a thread's own memory; NULL while a tape is sealed, when there is none.
+static inline void *experts_local(const struct cpu_call *call, size_t at)
+{
+    return call->local ? (unsigned char *)call->local + at : NULL;
+}
+
+// Sets the lists' places in a thread's own memory, experts_rows_bytes from `at`; experts_rows_fill fills
+// them.
+static inline struct experts_rows experts_rows_in(const struct cpu_call *call, size_t at)
 {
     const struct experts_args *args = cpu_args(call);
     uint32_t n_rows = call->step->n_rows, n_entries = n_rows * args->n_slots;
-    return (struct experts_rows){ memory, (uint32_t *)memory + args->n_experts + 2, n_rows, n_entries };
+    size_t entry = at + ((size_t)args->n_experts + 2) * sizeof(uint32_t);
+    return (struct experts_rows){ experts_local(call, at), experts_local(call, entry), n_rows, n_entries };
 }
 
 static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_operand,

@@ -84,8 +84,8 @@ static struct up_job up_job_of(const struct cpu_call *call, const struct product
         product_init(&j.products[i], set->kernels, cpu_weight(call, operands[i]), j.args->exact);
     }
     j.packed = experts_packed_of(j.products, j.n_products, j.args->n_cols);
-    j.rows = experts_rows_in(call, call->local);
-    j.scratch = (unsigned char *)call->local + experts_rows_bytes(j.args, call->step->n_rows);
+    j.rows = experts_rows_in(call, 0);
+    j.scratch = experts_local(call, experts_rows_bytes(j.args, call->step->n_rows));
     return j;
 }
 

@@ -37,7 +37,7 @@ static struct trellis_job job_of(const struct cpu_call *call, const struct trell
     const struct trellis_experts_args *args = cpu_args(call);
     struct trellis_job j = { .call = call, .args = args, .kernels = kernels, .local = call->local };
 
-    j.rows = experts_rows_in(call, j.local + 1);
+    j.rows = experts_rows_in(call, sizeof *j.local);
     j.n_in = exl3_padded(args->experts.n_cols);
     j.n_hidden = exl3_padded(args->experts.n_ffn);
     j.of_up = j.result = cpu_base(call, TRELLIS_EXPERTS_WORK);
