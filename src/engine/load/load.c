@@ -28,7 +28,6 @@
 #include "engine/tiles.h"
 #include "engine/wait.h"
 #include "models/arch.h"
-#include "ops/ops.h"
 #include "text/grammar/token_trie.h"
 #include "text/template/chat.h"
 
@@ -173,7 +172,6 @@ static bool load_chat(struct engine_loaded *l, struct err *err)
     return true;
 }
 
-// Initialises the locks first: engine_unload is called after every error. NULL: out of memory.
 static struct speculation speculation_of(const struct ingot_engine_options *o)
 {
     bool fewer = o->draft_most > 0 && o->draft_most < SPECULATE_MOST;
@@ -183,6 +181,7 @@ static struct speculation speculation_of(const struct ingot_engine_options *o)
                                  .most = fewer ? (uint32_t)o->draft_most : SPECULATE_MOST };
 }
 
+// Initialises the locks first: engine_unload is called after every error. NULL: out of memory.
 static struct engine_loaded *begin_load(struct engine *e, const struct ingot_engine_options *options,
                                         struct err *err)
 {
