@@ -106,7 +106,7 @@ struct device {
     bool outlines; // buffers have sizes and no memory, tapes scratch and no play: engine/stage/outline.h
     // Wants WEIGHT_ROW_SCALES for matrices whose columns are a multiple of this; 0: never.
     uint32_t row_scales_cols;
-    uint32_t product_cols; // matrices with a multiple of these columns are multiplied fast; 0: all are
+    uint32_t product_cols; // products are fast where K is a multiple of this; 0: for any K
 };
 
 // native on a device of outlines: kernels are chosen by whether there is an address, and by its alignment.

@@ -59,7 +59,7 @@ enum {
     MODEL_TURNED_ROWS = 4096, // at most, where what is transposed is in blocks
 };
 #define MODEL_PLACE(field)     (offsetof(struct model_weights, field) / sizeof(void *))
-#define MODEL_TENSOR(m, field) ((m)->tensors[MODEL_PLACE(field)]) // of the file; NULL: absent
+#define MODEL_TENSOR(m, field) ((m)->tensors[MODEL_PLACE(field)]) // NULL: the file has no such tensor
 
 struct arch;
 

@@ -77,8 +77,8 @@ static bool fits_placed(const struct engine_loaded *l, const struct stage_shape 
     return fits;
 }
 
-// Several devices that divide the layers as they like: by rough sums. The processor refuses, or reads the
-// file again and again, when memory is checked.
+// Whether memory holds all of it: exact where the placement is known, which is then set; a rough sum where
+// several devices divide the layers. A CPU always passes: its memory is checked later (load_memory_fits).
 static bool has_room(struct engine_loaded *l, const struct stage_shape *shape)
 {
     uint32_t n_layers = l->model.config.n_layers;

@@ -15,6 +15,7 @@ struct place_ask {
 // Sets the placement; may open more devices, and close those that nobody named and nobody uses.
 bool load_places_choose(struct engine *e, struct stage_shape *shape, const struct place_ask *ask,
                         struct err *err);
-// The rows of a step that nobody asked for: LOAD_LEAST_ROWS where the devices have no room for more; then the
-// pages are made anew. Opens GPUs that nobody named where one is not enough. *fits: all of it has room.
+// Chooses the rows of a step (max_rows) where the options give none: LOAD_LEAST_ROWS if the devices have no
+// memory for more, and makes the KV pages again for them. May open more GPUs, if the options name none and
+// one has too little memory. *fits: weights, pages and scratch fit.
 bool load_rows_choose(struct engine *e, struct stage_shape *shape, bool *fits, struct err *err);

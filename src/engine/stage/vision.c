@@ -30,8 +30,8 @@ static uint64_t n_cols_of(const struct file_tensor *t)
     return t->dims[1] * t->dims[2] * t->dims[3];
 }
 
-// Columns of the patch embedding with the zeros that make its product fast; patches of 14 pixels have 588.
-// Where they would be more than an eighth, it stays as it is.
+// Columns of the patch embedding, padded to a multiple of the device's product_cols: patches of 14 x 14
+// pixels have 588. Not padded where that would add more than an eighth.
 static uint64_t patch_cols(const struct device *d, uint64_t n_cols)
 {
     uint64_t whole =
@@ -40,7 +40,7 @@ static uint64_t patch_cols(const struct device *d, uint64_t n_cols)
     return whole - n_cols <= n_cols / 8 ? whole : n_cols;
 }
 
-// Takes a matrix of plain numbers in 16 bits; columns beyond the file's are zeros.
+// Loads a matrix of F32, F16 or BF16 as 16-bit numbers with n_cols columns; those beyond the file's are zero.
 static bool take_halves(struct vision *v, const struct file_tensor *t, uint64_t n_cols, struct weight *w,
                         struct err *err)
 {

@@ -14,7 +14,7 @@
 #define FOLD_8(OP, low, high) \
     OP(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31))
 
-// The largest magnitude of each 32 columns, compared by its bits, so that a NaN wins.
+// The largest magnitude of each 32 columns. Magnitudes are compared as integers, so that NaN is the largest.
 VEC_INLINE __m256i super_tops(const float *x)
 {
     const __m256i mask = _mm256_set1_epi32(INT32_MAX);
@@ -55,7 +55,7 @@ VEC_INLINE __m256i left_sums(__m256i sums, __m256i n_halvings)
     return _mm256_srav_epi32(_mm256_slli_epi32(sums, SUPER_BITS - SUPER_SUM_SHIFT), n_halvings);
 }
 
-// Two vectors as 16-bit integers, of which numbers 1 and 2 of each four are swapped: the order of minimums.
+// Packs two vectors to int16 in the order of sums_16 and sums_32: elements 1 and 2 of each four are swapped.
 VEC_INLINE __m256i in_pairs(__m256i a, __m256i b)
 {
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
