@@ -16,6 +16,7 @@ static struct ingot_engine *open_engine(const struct settings *s, const char *in
     struct ingot_engine_options options = ingot_engine_defaults();
 
     options.model = input;
+    options.device = s->device;
     options.n_threads = s->n_threads;
     options.n_context = CHUNK + 1;
     options.exact = true; // the sums are the model's own, not the fast kernels'
@@ -82,6 +83,7 @@ int quantize_exl3(const struct settings *s, const char *input, const char *outpu
                                        .bits = s->exl3_bits,
                                        .head_bits = s->exl3_bits > 6 ? s->exl3_bits : 6,
                                        .moments = s->file ? &moments : NULL,
+                                       .device = s->device,
                                        .n_threads = s->n_threads,
                                        .progress = progress_callback,
                                        .progress_arg = &progress };

@@ -191,6 +191,7 @@ static const struct option quantize_options[] = {
     { "--exl3", OPTION_U32, AT(exl3_bits), "BITS", NULL, 1, 8, NULL, "write INPUT, a folder of safetensors, as a folder of EXL3 with so many bits a weight; then there is no TYPE" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "with --exl3: a text that shows which columns matter; -: stdin" },
     { "--chunks", OPTION_U32, AT(n_chunks), "N", "0", 0, 0, "-1", "chunks of 512 tokens of that text that are read at most; 0 or -1: all" },
+    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "with --exl3: what reads that text and searches the codes: auto (a GPU if there is one), cpu, cuda or cuda:1" },
     { "--tensor-type", OPTION_LIST, AT(tensor_types), "PATTERN=TYPE", NULL, 0, 0, NULL, "a format for the matrices whose names match the regular expression, such as ffn_down=Q6_K; may be given more than once, and the first that matches holds" },
     { "--dry-run", OPTION_FLAG, AT(dry_run), NULL, NULL, 0, 0, NULL, "write nothing: list each tensor, its format and bytes, and the sum; OUTPUT may be left out" },
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },

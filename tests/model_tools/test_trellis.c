@@ -7,8 +7,9 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "model_tools/trellis/trellis_encode.h"
-#include "model_tools/trellis/trellis_path.h"
 #include "model_tools/trellis/trellis_write.h"
+#include "ops/cpu_table.h"
+#include "ops/trellis_search/trellis_path.h"
 #include "quant/quant.h"
 
 static uint64_t random_state = 7;
@@ -34,6 +35,11 @@ static double missed(const float a[16][16], const float b[16][16])
     return sum;
 }
 
+static struct trellis_path *path_of(uint32_t bits, enum exl3_codebook codebook)
+{
+    return trellis_path_prepare(mem_alloc(trellis_path_bytes(bits)), bits, codebook, false);
+}
+
 enum { TILES = 2 };
 
 // The squared error of normal numbers, relative. No code does better than 4^-bits; rare large numbers, which
@@ -45,7 +51,7 @@ static void paths_decode_to_what_they_promise(void **state)
     (void)state;
     for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++)
         for (int codebook = 0; codebook < 3; codebook++) {
-            struct trellis_path *path = trellis_path_create(bits, (enum exl3_codebook)codebook);
+            struct trellis_path *path = path_of(bits, (enum exl3_codebook)codebook);
             float size = codebook == EXL3_MUL1 ? 0.93f : 1.16f, tile[16][16], said[16][16], found[16][16];
             uint16_t code[16 * EXL3_MAX_BITS];
             double error = 0;
@@ -62,7 +68,7 @@ static void paths_decode_to_what_they_promise(void **state)
             if (!(error <= most[bits]))
                 fail_msg("%u bits, codebook %d: a squared error of %g; want at most %g", bits, codebook,
                          error, most[bits]);
-            trellis_path_free(path);
+            mem_free(path);
         }
 }
 
@@ -72,7 +78,7 @@ static void a_code_is_found_again(void **state)
 {
     (void)state;
     for (uint32_t bits = 2; bits <= 4; bits++) {
-        struct trellis_path *path = trellis_path_create(bits, EXL3_MUL1);
+        struct trellis_path *path = path_of(bits, EXL3_MUL1);
         uint16_t code[16 * EXL3_MAX_BITS], again[16 * EXL3_MAX_BITS];
         float tile[16][16], found[16][16];
         for (uint32_t i = 0; i < 16 * bits; i++)
@@ -80,7 +86,7 @@ static void a_code_is_found_again(void **state)
         exl3_decode(code, bits, EXL3_MUL1, tile);
         trellis_path_find(path, (const float(*)[16])tile, again, found);
         assert_memory_equal(tile, found, sizeof tile);
-        trellis_path_free(path);
+        mem_free(path);
     }
 }
 
@@ -91,8 +97,8 @@ struct encode_errors {
 };
 
 // x: [n, COLS]
-static struct encode_errors encode(struct thread_pool *pool, const float *w, const double *moments,
-                                   const float *x, uint32_t n)
+static struct encode_errors encode(const struct trellis_workers *workers, const float *w,
+                                   const double *moments, const float *x, uint32_t n)
 {
     struct trellis_source s = { w, moments, ROWS, COLS, 3, EXL3_MUL1, 5 };
     struct trellis_code c;
@@ -101,7 +107,7 @@ static struct encode_errors encode(struct thread_pool *pool, const float *w, con
     double all = 0, all_outputs = 0;
     static float got[ROWS][COLS], block[EXL3_BLOCK][EXL3_BLOCK];
 
-    assert_ok(trellis_encode(&s, pool, &c, &err), &err);
+    assert_ok(trellis_encode(&s, workers, &c, &err), &err);
     assert_true(c.n_in == 256 && c.n_out == 256);
     struct exl3 m = { c.codes, c.suh, c.svh, c.n_in, c.n_out, 3, EXL3_MUL1 };
     for (uint32_t r = 0; r < ROWS; r++)
@@ -136,7 +142,11 @@ static void a_matrix_comes_back_and_a_text_helps(void **state)
     enum { N = 400, SOURCES = 24 };
     static float w[ROWS * COLS], mix[SOURCES][COLS], x[N * COLS];
     double *moments = mem_alloc_array((size_t)COLS * COLS, sizeof *moments);
-    struct thread_pool *pool = thread_pool_create(2);
+    struct err err = { 0 };
+    const struct trellis_workers workers = {
+        .device = cpu_open(&(struct cpu_options){ .table = &cpu_table, .n_threads = 2 }, &err),
+        .pool = thread_pool_create(2)
+    };
 
     (void)state;
     for (uint32_t i = 0; i < ROWS * COLS; i++)
@@ -156,17 +166,18 @@ static void a_matrix_comes_back_and_a_text_helps(void **state)
             for (uint32_t j = 0; j < COLS; j++)
                 moments[i * COLS + j] += (double)x[k * COLS + i] * (double)x[k * COLS + j];
     }
-    struct encode_errors blind = encode(pool, w, NULL, x + N / 2 * COLS, N / 2),
-                         seeing = encode(pool, w, moments, x + N / 2 * COLS, N / 2);
+    struct encode_errors blind = encode(&workers, w, NULL, x + N / 2 * COLS, N / 2),
+                         seeing = encode(&workers, w, moments, x + N / 2 * COLS, N / 2);
     print_message("3 bits: weights %.4f outputs %.4f; with a text %.4f %.4f\n", blind.weights, blind.outputs,
                   seeing.weights, seeing.outputs);
     assert_true(blind.weights < 0.03 && blind.outputs < 0.035);
     assert_true(seeing.outputs < 0.5 * blind.outputs && seeing.weights < 0.1);
     for (uint32_t i = 0; i < COLS; i++)
         w[i] = 0; // an output of nothing
-    struct encode_errors with_zeros = encode(pool, w, NULL, x, 1);
+    struct encode_errors with_zeros = encode(&workers, w, NULL, x, 1);
     assert_true(with_zeros.weights < 0.03);
-    thread_pool_destroy(pool);
+    thread_pool_destroy(workers.pool);
+    device_close(workers.device);
     mem_free(moments);
 }
 

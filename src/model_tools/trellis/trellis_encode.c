@@ -6,21 +6,18 @@
 // coded as w - (L^T E of those behind it).
 #include "model_tools/trellis/trellis_encode.h"
 #include <math.h>
-#include <stdatomic.h>
 #include "base/mem.h"
-#include "model_tools/trellis/trellis_path.h"
+#include "model_tools/trellis/trellis_blocks.h"
+#include "ops/trellis_search/trellis_path.h"
 #include "quant/quant.h"
 
-enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK, MAX_THREADS = 64, LARGEST_HALF = 0x7bff };
+enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK, LARGEST_HALF = 0x7bff };
 
 struct encoder {
     const struct trellis_source *source;
     struct trellis_code *code;
     float *w, *missed; // [n_in, n_out]: what is to be coded; what coding it missed
     double *l;         // [n_in, n_in]: moments, then their factor, then L
-    struct trellis_path *paths[MAX_THREADS];
-    uint32_t block; // of rows
-    atomic_uint next;
 };
 
 static uint32_t padded(uint32_t n)
@@ -167,61 +164,21 @@ static void make_unit_blocks(double *a, uint32_t n)
         }
 }
 
-// ---- coding
-
-// Row `r` of the block, columns of one tile, and what the rows behind the block missed there.
-static void wanted_row(const struct encoder *e, uint32_t r, uint32_t first_out, float out[TILE])
-{
-    const uint32_t n_in = e->code->n_in, n_out = e->code->n_out, row = e->block * TILE + r;
-    double sums[TILE];
-
-    for (uint32_t o = 0; o < TILE; o++)
-        sums[o] = (double)e->w[(size_t)row * n_out + first_out + o];
-    for (uint32_t i = (e->block + 1) * TILE; i < n_in; i++) {
-        double l = e->l[(size_t)i * n_in + row];
-        for (uint32_t o = 0; o < TILE; o++)
-            sums[o] += l * (double)e->missed[(size_t)i * n_out + first_out + o];
-    }
-    for (uint32_t o = 0; o < TILE; o++)
-        out[o] = (float)sums[o];
-}
-
-static void encode_tile(struct encoder *e, uint32_t tile, struct trellis_path *path)
-{
-    const uint32_t n_out = e->code->n_out, bits = e->source->bits;
-    float wanted[TILE][TILE], decoded[TILE][TILE];
-
-    for (uint32_t r = 0; r < TILE; r++)
-        wanted_row(e, r, tile * TILE, wanted[r]);
-    trellis_path_find(path, (const float(*)[TILE])wanted,
-                      e->code->codes + ((size_t)e->block * (n_out / TILE) + tile) * TILE * bits, decoded);
-    for (uint32_t r = 0; r < TILE; r++)
-        for (uint32_t o = 0; o < TILE; o++) {
-            size_t at = (size_t)(e->block * TILE + r) * n_out + tile * TILE + o;
-            e->missed[at] = e->w[at] - decoded[r][o];
-        }
-}
-
-static void encode_tiles(void *arg, unsigned thread)
-{
-    struct encoder *e = arg;
-    const uint32_t n = e->code->n_out / TILE;
-
-    for (uint32_t tile; (tile = atomic_fetch_add_explicit(&e->next, 1, memory_order_relaxed)) < n;)
-        encode_tile(e, tile, e->paths[thread]);
-}
-
 // ---- a matrix
 
 // The size of normal numbers, relative to the codebook's, that the trellis misses least: a code with few bits
 // has few large numbers.
-static float best_gain(struct trellis_path *path)
+static bool best_gain(const struct trellis_source *source, float *best, struct err *err)
 {
+    struct trellis_path *path = mem_alloc(trellis_path_bytes(source->bits));
     uint64_t random = 1;
-    float best = 1, tile[TILE][TILE], scaled[TILE][TILE], decoded[TILE][TILE];
+    float tile[TILE][TILE], scaled[TILE][TILE], decoded[TILE][TILE];
     double least = INFINITY;
     uint16_t code[TILE * EXL3_MAX_BITS];
 
+    if (!path)
+        return err_memory(err, "the trellis of a matrix");
+    trellis_path_prepare(path, source->bits, source->codebook, false);
     for (uint32_t i = 0; i < TILE * TILE; i++) {
         double sum = 0; // of twelve numbers from 0 to 1: nearly normal
         for (int k = 0; k < 12; k++)
@@ -237,17 +194,17 @@ static float best_gain(struct trellis_path *path)
             miss += pow((double)(decoded[i / TILE][i % TILE] * gain - tile[i / TILE][i % TILE]), 2);
         if (miss < least) {
             least = miss;
-            best = gain;
+            *best = gain;
         }
     }
-    return best;
+    mem_free(path);
+    return true;
 }
 
-static bool make_room(struct encoder *e, unsigned n_threads, struct err *err)
+static bool make_room(struct encoder *e, struct err *err)
 {
     struct trellis_code *c = e->code;
     const size_t n = (size_t)c->n_in * c->n_out, words = n / TILE * e->source->bits;
-    bool ok = true;
 
     e->w = mem_alloc_array(n, sizeof *e->w);
     e->missed = mem_alloc_array(n, sizeof *e->missed);
@@ -255,9 +212,7 @@ static bool make_room(struct encoder *e, unsigned n_threads, struct err *err)
     c->codes = mem_alloc_array(words + c->n_in + c->n_out, sizeof *c->codes);
     c->suh = c->codes ? c->codes + words : NULL;
     c->svh = c->codes ? c->suh + c->n_in : NULL;
-    for (unsigned i = 0; i < n_threads; i++)
-        ok &= (e->paths[i] = trellis_path_create(e->source->bits, e->source->codebook)) != NULL;
-    return (ok && e->w && e->missed && e->l && c->codes) || err_memory(err, "the trellis of a matrix");
+    return (e->w && e->missed && e->l && c->codes) || err_memory(err, "the trellis of a matrix");
 }
 
 static void load(struct encoder *e)
@@ -280,29 +235,38 @@ static double relative_error(const struct encoder *e)
     return all > 0 ? missed / all : 0;
 }
 
-bool trellis_encode(const struct trellis_source *source, struct thread_pool *pool, struct trellis_code *code,
-                    struct err *err)
+static bool code_blocks(struct encoder *e, const struct trellis_workers *workers, struct err *err)
+{
+    const struct trellis_blocks blocks = { .w = e->w,
+                                           .l = e->l,
+                                           .n_in = e->code->n_in,
+                                           .n_out = e->code->n_out,
+                                           .bits = e->source->bits,
+                                           .codebook = e->source->codebook,
+                                           .codes = e->code->codes,
+                                           .missed = e->missed,
+                                           .goes_on = workers->goes_on,
+                                           .arg = workers->arg };
+    return trellis_blocks_code(workers->device, &blocks, err);
+}
+
+bool trellis_encode(const struct trellis_source *source, const struct trellis_workers *workers,
+                    struct trellis_code *code, struct err *err)
 {
     struct encoder e = { .source = source, .code = code };
-    unsigned n_threads = thread_pool_size(pool) < MAX_THREADS ? thread_pool_size(pool) : MAX_THREADS;
+    float gain;
 
     *code = (struct trellis_code){ .n_in = padded(source->cols), .n_out = padded(source->rows) };
-    bool ok = make_room(&e, n_threads, err);
+    bool ok = make_room(&e, err) && best_gain(source, &gain, err);
     if (ok) {
         load(&e);
-        transform(&e, best_gain(e.paths[0]));
+        transform(&e, gain);
         transform_moments(&e);
         factorise(e.l, code->n_in);
         make_unit_blocks(e.l, code->n_in);
-    }
-    for (uint32_t b = ok ? code->n_in / TILE : 0; b-- > 0;) {
-        e.block = b;
-        atomic_store(&e.next, 0);
-        thread_pool_run(pool, encode_tiles, &e);
+        ok = code_blocks(&e, workers, err);
     }
     code->error = ok ? relative_error(&e) : 0;
-    for (unsigned i = 0; i < n_threads; i++)
-        trellis_path_free(e.paths[i]);
     mem_free(e.w);
     mem_free(e.missed);
     mem_free(e.l);

@@ -1,9 +1,9 @@
 // trellis_encode.h - a matrix as EXL3 (quant/exl3.h): factors, Hadamard transforms, and the best paths
 // through the trellis, with each row's error carried into the ones that are still to be coded (LDLQ; Chee et
-// al., QuIP, 2023).
+// al., QuIP, 2023). The same bits on every device and by any number of threads.
 #pragma once
-#include "base/err.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "quant/exl3.h"
 
 struct trellis_source {
@@ -14,6 +14,14 @@ struct trellis_source {
     uint64_t seed; // of the signs
 };
 
+struct trellis_workers {
+    struct device *device;                                        // searches; trellis_blocks_supported
+    struct thread_pool *pool;                                     // computes the rest
+    bool (*goes_on)(void *arg, uint32_t done, uint32_t n_blocks); // after each block of 16 inputs; false ends
+                                                                  // with ERR_CANCELLED. May be NULL
+    void *arg;
+};
+
 // All in one allocation, at `codes`. n_in, n_out: padded to 128.
 struct trellis_code {
     uint16_t *codes, *suh, *svh;
@@ -21,6 +29,6 @@ struct trellis_code {
     double error; // squared, relative: of the output, as far as moments tell
 };
 
-bool trellis_encode(const struct trellis_source *source, struct thread_pool *pool, struct trellis_code *code,
-                    struct err *err);
+bool trellis_encode(const struct trellis_source *source, const struct trellis_workers *workers,
+                    struct trellis_code *code, struct err *err);
 void trellis_code_free(struct trellis_code *code); // a zeroed one is allowed

@@ -8,7 +8,10 @@
 #include <unistd.h>
 #include "base/buf_json.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "engine/stage/devices.h"
+#include "model_tools/trellis/trellis_blocks.h"
 #include "model_tools/trellis/trellis_encode.h"
 #include "models/arch.h"
 #include "models/binding/joined.h"
@@ -29,9 +32,10 @@ struct write_job {
     struct model model;
     struct trellis_entry *entries; // one for each tensor of the input, in its order
     struct thread_pool *pool;
+    struct devices devices; // the first one searches
     struct file_writer out;
     struct trellis_result result;
-    uint64_t done, total; // weights
+    uint64_t done, total, current; // weights: of all matrices, and of the one that is being coded
     bool made_folder;
 };
 
@@ -171,6 +175,15 @@ static bool write_header(struct write_job *job, struct err *err)
 
 // ---- the data
 
+static bool goes_on(void *arg, uint32_t done, uint32_t n_blocks)
+{
+    const struct write_job *job = arg;
+    const struct trellis_options *o = job->options;
+
+    return !o->progress ||
+           o->progress(o->progress_arg, job->done + job->current * done / n_blocks, job->total);
+}
+
 static bool write_code(struct write_job *job, const struct trellis_entry *e, struct err *err)
 {
     const uint64_t n = e->from->dims[0] * e->from->dims[1];
@@ -184,10 +197,13 @@ static bool write_code(struct write_job *job, const struct trellis_entry *e, str
                                      .bits = e->bits,
                                      .codebook = EXL3_MUL1,
                                      .seed = (uint64_t)(e - job->entries) };
+    const struct trellis_workers workers = { job->devices.at[0], job->pool, goes_on, job };
+
+    job->current = n;
     if (!w)
         return err_memory(err, "a matrix");
     quant_read(&(struct quant_rows){ e->from->format, e->from->data, e->from->dims[1] }, 0, w, n);
-    bool ok = trellis_encode(&source, job->pool, &code, err);
+    bool ok = trellis_encode(&source, &workers, &code, err);
     if (ok) {
         file_write(&job->out, code.codes, (uint64_t)code.n_in * code.n_out * e->bits / 8);
         file_write(&job->out, code.suh, 2 * (size_t)code.n_in);
@@ -203,8 +219,6 @@ static bool write_code(struct write_job *job, const struct trellis_entry *e, str
 
 static bool write_tensors(struct write_job *job, struct err *err)
 {
-    const struct trellis_options *o = job->options;
-
     for (size_t i = 0; i < model_file_n_tensors(job->file); i++) {
         const struct trellis_entry *e = &job->entries[i];
         job->result.bytes_in += e->from->bytes;
@@ -216,9 +230,6 @@ static bool write_tensors(struct write_job *job, struct err *err)
         if (!write_code(job, e, err))
             return err_prefix(err, "tensor %.*s", STR_ARG(e->from->name));
         job->done += e->from->dims[0] * e->from->dims[1];
-        if (o->progress && !o->progress(o->progress_arg, job->done, job->total))
-            return err_set(err, ERR_CANCELLED, "stopped after %llu of %llu weights",
-                           (unsigned long long)job->done, (unsigned long long)job->total);
     }
     return true;
 }
@@ -317,6 +328,22 @@ static bool open_output(struct write_job *job, struct err *err)
     return file_create(&job->out, path, err);
 }
 
+// The first of the devices that are named; the processor where that one has no kernel for the search.
+static bool open_device(struct write_job *job, struct err *err)
+{
+    struct ingot_engine_options options = ingot_engine_defaults();
+
+    options.device = job->options->device;
+    options.n_threads = job->options->n_threads;
+    if (!devices_open(&job->devices, &options, err) || trellis_blocks_supported(job->devices.at[0]))
+        return job->devices.n > 0;
+    log_line(LOG_WARN, "quantize", "%s does not search a trellis; the processor does",
+             job->devices.at[0]->name);
+    devices_close(&job->devices);
+    options.device = "cpu";
+    return devices_open(&job->devices, &options, err);
+}
+
 static bool run(struct write_job *job, struct err *err)
 {
     const struct trellis_options *o = job->options;
@@ -329,7 +356,7 @@ static bool run(struct write_job *job, struct err *err)
     job->pool = thread_pool_create(thread_count_capped(o->n_threads));
     if (!job->pool)
         return err_memory(err, "threads");
-    if (!open_output(job, err))
+    if (!open_device(job, err) || !open_output(job, err))
         return false;
     if (!write_header(job, err) || !write_tensors(job, err) || !copy_files(o, err)) {
         file_abort(&job->out);
@@ -349,6 +376,7 @@ bool trellis_write(const struct trellis_options *options, struct trellis_result 
         job.result.error /= job.result.n_coded;
     *result = job.result;
     thread_pool_destroy(job.pool);
+    devices_close(&job.devices);
     mem_free(job.entries);
     model_release(&job.model);
     model_file_close(job.file);

@@ -7,10 +7,11 @@
 #include "model_tools/moments.h"
 
 struct trellis_options {
-    const char *input, *output;                                 // folders; output must not hold a model
-    uint32_t bits, head_bits;                                   // 1 to 8
-    const struct moments *moments;                              // of a text, or NULL: all columns count alike
-    unsigned n_threads;                                         // 0: all processors
+    const char *input, *output;    // folders; output must not hold a model
+    uint32_t bits, head_bits;      // 1 to 8
+    const struct moments *moments; // of a text, or NULL: all columns count alike
+    const char *device;            // that searches: one of ingot_engine_options, or NULL: auto
+    unsigned n_threads;            // 0: all processors
     bool (*progress)(void *arg, uint64_t done, uint64_t total); // weights; false ends the work. May be NULL
     void *progress_arg;
 };

@@ -11,10 +11,7 @@
 
 enum { FEW_ROWS = 64, CHUNK_BYTES = 32 << 20 };
 
-// A state's halves: of state * factor + more.
-static const struct codebook {
-    u32 factor, more;
-} codebooks[] = {
+const struct trellis_codebook trellis_codebooks[] = {
     [EXL3_3INST] = { 89226354, 64248484 }, [EXL3_MCG] = { EXL3_MARK_MCG, 0 }, [EXL3_MUL1] = { 0, 0 }
 };
 
@@ -177,8 +174,8 @@ static void launch_few(struct cuda_plan *p)
                                      .n_in = exl3_padded(a->n_cols),
                                      .n_cols = a->n_cols,
                                      .rows = a->rows,
-                                     .factor = codebooks[a->codebook].factor,
-                                     .more = codebooks[a->codebook].more };
+                                     .factor = trellis_codebooks[a->codebook].factor,
+                                     .more = trellis_codebooks[a->codebook].more };
     u64 record_bytes = (u64)groups * (params.n_in / EXL3_BLOCK) * trellis_record_words(bytes, rows) * 4;
     char name[32];
 
@@ -231,8 +228,8 @@ static void launch_expand(struct cuda_plan *p, const struct trellis_matrix *m, u
                                             .n_rows = n,
                                             .bits = a->bits,
                                             .exact = a->exact,
-                                            .factor = codebooks[a->codebook].factor,
-                                            .more = codebooks[a->codebook].more };
+                                            .factor = trellis_codebooks[a->codebook].factor,
+                                            .more = trellis_codebooks[a->codebook].more };
 
     cuda_launch_add(p, "trellis_expand",
                     (struct cuda_shape){ { params.n_in / EXL3_BLOCK, divide_up(n, EXL3_BLOCK), 1 },

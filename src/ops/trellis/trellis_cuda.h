@@ -14,6 +14,12 @@ enum {
     TRELLIS_HOPPER_BARRIER_WORDS = 12
 };
 
+#ifdef HOST_C
+extern const struct trellis_codebook {
+    u32 factor, more;  // a state's halves are those of state * factor + more; MUL1: 0
+} trellis_codebooks[]; // by enum exl3_codebook
+#endif
+
 struct trellis_matrix { // of those that a launch multiplies
     DEVICE_AT(const u16) codes;
     DEVICE_AT(const u16) suh;

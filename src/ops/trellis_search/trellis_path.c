@@ -3,67 +3,38 @@
 // What a state's successors have in common are its low 16 - bits bits, here the state's tail; what its
 // predecessors have in common is what the state holds above its newest bits, which is their tail. So a walk
 // keeps one cost for each tail, and for each step and tail the bits that the best state has above it.
-#include "model_tools/trellis/trellis_path.h"
+#include "ops/trellis_search/trellis_path.h"
 #include <math.h>
 #include <string.h>
-#include "base/mem.h"
 #include "device/cpu/cpu.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define SIMD   TARGET("avx2")
 
 // APART: else values that are read together would lie in the same lines of the cache.
-enum { STATES = 1 << 16, STEPS = EXL3_TILE * EXL3_TILE, APART = 16 };
+enum { STATES = TRELLIS_STATES, STEPS = TRELLIS_STEPS, APART = 16, ALIGNMENT = 64 };
+
+typedef void step_fn(struct trellis_path *path, uint32_t at);
 
 struct trellis_path {
     uint32_t bits, n_tails;
-    enum exl3_codebook codebook;
+    step_fn *step;
     float *values;            // [STATES]
     float *costs[2];          // [n_tails]: before and behind a step
     uint8_t *choices;         // [STEPS, n_tails]
     float steps[STEPS], want; // the numbers to be met, and that of the step
 };
 
-// The place of a position in a tile.
-static uint32_t input_of(uint32_t p)
+static size_t n_values(uint32_t bits)
 {
-    return p / 8 % 4 * 2 + p % 2 + p % 8 / 2 % 2 * 8;
-}
-static uint32_t output_of(uint32_t p)
-{
-    return p / 32 + p % 8 / 4 * 8;
+    return STATES + ((size_t)APART << bits);
 }
 
-struct trellis_path *trellis_path_create(uint32_t bits, enum exl3_codebook codebook)
+size_t trellis_path_bytes(uint32_t bits)
 {
-    struct trellis_path *path = mem_alloc(sizeof *path);
-    uint32_t n_tails = STATES >> bits;
+    size_t n_tails = STATES >> bits, own = (sizeof(struct trellis_path) + ALIGNMENT - 1) / ALIGNMENT;
 
-    if (!path)
-        return NULL;
-    *path = (struct trellis_path){ .bits = bits, .n_tails = n_tails, .codebook = codebook };
-    path->values = mem_alloc_array(STATES + ((size_t)APART << bits), sizeof *path->values);
-    for (int i = 0; i < 2; i++)
-        path->costs[i] = mem_alloc_array(n_tails, sizeof *path->costs[i]);
-    path->choices = mem_alloc_array((size_t)STEPS * n_tails, 1);
-    if (!path->values || !path->costs[0] || !path->costs[1] || !path->choices) {
-        trellis_path_free(path);
-        return NULL;
-    }
-    for (uint32_t s = 0; s < STATES; s++)
-        path->values[s + s / n_tails * APART] = exl3_value(s, codebook);
-    return path;
-}
-
-void trellis_path_free(struct trellis_path *path)
-{
-    if (!path)
-        return;
-    mem_free(path->values);
-    mem_free(path->costs[0]);
-    mem_free(path->costs[1]);
-    mem_free(path->choices);
-    mem_free(path);
+    return own * ALIGNMENT + (n_values(bits) + 2 * n_tails) * sizeof(float) + STEPS * n_tails;
 }
 
 typedef float costs_8 __attribute__((vector_size(32)));
@@ -112,7 +83,6 @@ INLINE void step_bits(struct trellis_path *path, uint32_t at, const uint32_t bit
     switch (path->bits) {                                                                       \
         STEP_OF(1) STEP_OF(2) STEP_OF(3) STEP_OF(4) STEP_OF(5) STEP_OF(6) STEP_OF(7) STEP_OF(8) \
     }
-typedef void step_fn(struct trellis_path *path, uint32_t at);
 static void step_plain(struct trellis_path *path, uint32_t at){ STEP_BODY }
 #if defined(CPU_X86)
 SIMD static void step_avx2(struct trellis_path *path, uint32_t at)
@@ -130,14 +100,29 @@ static step_fn *best_step(void)
     return step_plain;
 }
 
+struct trellis_path *trellis_path_prepare(void *at, uint32_t bits, enum exl3_codebook codebook, bool plain)
+{
+    struct trellis_path *path = at;
+    uint32_t n_tails = STATES >> bits;
+    size_t own = (sizeof *path + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+
+    *path = (struct trellis_path){ .bits = bits, .n_tails = n_tails };
+    path->step = plain ? step_plain : best_step();
+    path->values = (float *)(void *)((unsigned char *)at + own);
+    path->costs[0] = path->values + n_values(bits);
+    path->costs[1] = path->costs[0] + n_tails;
+    path->choices = (uint8_t *)(path->costs[1] + n_tails);
+    for (uint32_t s = 0; s < STATES; s++)
+        path->values[s + s / n_tails * APART] = exl3_value(s, codebook);
+    return path;
+}
+
 // Walks all positions from `first` on, around the ring.
 static void walk(struct trellis_path *path, uint32_t first)
 {
-    step_fn *step = best_step();
-
     for (uint32_t i = 0; i < STEPS; i++) {
         path->want = path->steps[(first + i) % STEPS];
-        step(path, (first + i) % STEPS);
+        path->step(path, (first + i) % STEPS);
     }
 }
 
@@ -172,7 +157,7 @@ void trellis_path_find(struct trellis_path *path, const float tile[EXL3_TILE][EX
                        float decoded[EXL3_TILE][EXL3_TILE])
 {
     for (uint32_t p = 0; p < STEPS; p++)
-        path->steps[p] = tile[input_of(p)][output_of(p)];
+        path->steps[p] = tile[trellis_input_of(p)][trellis_output_of(p)];
     uint32_t tail = closing_tail(path);
     for (uint32_t t = 0; t < path->n_tails; t++)
         path->costs[0][t] = t == tail ? 0 : INFINITY;
@@ -181,7 +166,8 @@ void trellis_path_find(struct trellis_path *path, const float tile[EXL3_TILE][EX
     for (uint32_t p = STEPS; p-- > 0;) {
         uint32_t state = state_at(path, p, tail);
         put_bits(code, p * path->bits, state & ((1u << path->bits) - 1), path->bits);
-        decoded[input_of(p)][output_of(p)] = path->values[state + state / path->n_tails * APART];
+        decoded[trellis_input_of(p)][trellis_output_of(p)] =
+            path->values[state + state / path->n_tails * APART];
         tail = state >> path->bits;
     }
 }
