@@ -15,11 +15,11 @@ if(CUDA_EMULATED)
   target_link_libraries(cuda_emulated PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
   # Those of which the tests below have cases; first the three that take clang longest, so that none is compiled alone at the end.
-  # More have no PTX: attend_plain, attend_all, patches, scale_add, scatter, shuffle, weight_pack.
+  # More have no PTX: attend_plain, attend_all, patches, scale_add, scatter, shuffle.
   set(CUDA_EMULATED_KERNELS trellis/trellis attend/attend_few trellis_experts/trellis_experts activate/activate angles/angles conv_step/conv_step delta_step/delta_step gated_norm/gated_norm latent/latent_few rmsnorm/rmsnorm rmsnorm_sum/rmsnorm_sum rope_store/rope_store
     rope_store/rope_store_few sample/sample scan/scan scan/scan_blocks select/select temper/temper trellis/trellis_expand trellis_search/trellis_search)
   list(TRANSFORM CUDA_EMULATED_KERNELS REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/ops/\\1.cu")
-  list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/device/cuda/exchange.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
+  list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/device/cuda/exchange.cu ${CMAKE_SOURCE_DIR}/src/gemm/cuda/weight_pack.cu ${CUDA_EMULATED_DIR}/kernels/emulator_cases.cu)
   foreach(name experts/experts_group trellis_experts/trellis_experts_rows)
     list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/ops/${name}.cu)
   endforeach()
@@ -34,6 +34,9 @@ if(CUDA_EMULATED)
     set(shim -include ${CUDA_EMULATED_DIR}/shim/cuda_emulated.hpp)
     if(source MATCHES "dynamic.cpp")
       set(shim "")
+    endif()
+    if(name STREQUAL weight_pack) # copies blocks byte by byte, since they lie at any address
+      list(APPEND shim -fno-vectorize)
     endif()
     add_custom_command(OUTPUT ${made}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda_emulated

@@ -43,6 +43,7 @@ struct weight {
 // How a matrix will be used; the device may choose a layout for it.
 enum weight_use {
     WEIGHT_ROWS,       // single rows are read: an embedding
+    WEIGHT_FAR_ROWS,   // the same, and they may lie in the host's memory
     WEIGHT_PRODUCT,    // multiplied with activations
     WEIGHT_ROW_SCALES, // the same, for many rows of activations; Q8_0 with one scale a row
 };

@@ -37,6 +37,7 @@ struct op_shape { // of one case
     double limit;
     uint32_t bits;   // of EXL3
     bool row_scales; // of Q8_0: all blocks of a row have one scale
+    bool far_rows;   // those of an embedding may lie in the host's memory
 };
 
 struct side {
@@ -398,7 +399,8 @@ static inline void record_rmsnorm_sum(struct side *s, const struct op_shape *c)
 
 static inline void record_embed(struct side *s, const struct op_shape *c)
 {
-    const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
+    const struct weight *table =
+        side_weight_for(s, c->far_rows ? WEIGHT_FAR_ROWS : WEIGHT_ROWS, c->format, VOCABULARY, c->n_cols);
     struct buffer *history = side_buffer(s, SLOTS * 1024 * 4);
     op_embed(s->tape, (struct embed){ .out = side_tensor(s, c->n_cols, ROWS_STEP),
                                       .table = table,

@@ -470,7 +470,8 @@ static bool cpu_weight_take(struct device *d, const struct weight_source *source
 {
     struct cpu *cpu = (struct cpu *)d;
     struct err packed = { 0 };
-    bool pack = source->use != WEIGHT_ROWS && !cpu->options.plain && !cpu->options.no_repack && !d->uses_file;
+    bool pack =
+        source->use >= WEIGHT_PRODUCT && !cpu->options.plain && !cpu->options.no_repack && !d->uses_file;
 
     *w = (struct weight){ .bytes = source->bytes,
                           .n_rows = source->n_rows,

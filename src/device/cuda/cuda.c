@@ -161,7 +161,7 @@ static void cuda_unpin(struct device *d, void *at)
         c->cu->host_free(at);
 }
 
-static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
+bool cuda_pack_run(struct cuda *c, struct cuda_pack *pack, struct err *err)
 {
     cu_function function = cuda_function(c, pack->kernel);
     void *params[] = { pack->params };
@@ -188,7 +188,7 @@ static bool repack(struct cuda *c, const struct weight_source *source, struct we
     if (!buffer_alloc(&c->device, pack.bytes, &packed, err))
         return false;
     c->table->pack(source, (uint64_t)(uintptr_t)w->buffer.native, (uint64_t)(uintptr_t)packed.native, &pack);
-    bool ok = run_pack(c, &pack, err);
+    bool ok = cuda_pack_run(c, &pack, err);
     buffer_release(&w->buffer);
     w->buffer = packed;
     w->layout = source->use == WEIGHT_ROW_SCALES ? LAYOUT_ROW_SCALES : LAYOUT_PLANES;
@@ -206,8 +206,11 @@ static bool cuda_weight_take(struct device *d, const struct weight_source *sourc
                           .n_cols = source->n_cols,
                           .format = source->format,
                           .name = source->name };
-    bool ok = buffer_alloc(d, source->bytes, &w->buffer, err) &&
-              buffer_write(&w->buffer, 0, source->data, source->bytes, err) && repack(c, source, w, err);
+    bool far = source->use == WEIGHT_FAR_ROWS && cuda_far_rows_pin(c, source, w);
+    bool ok = far ? cuda_far_rows_fill(c, source, w, err)
+                  : buffer_alloc(d, source->bytes, &w->buffer, err) &&
+                        buffer_write(&w->buffer, 0, source->data, source->bytes, err) &&
+                        repack(c, source, w, err);
     if (!ok)
         buffer_release(&w->buffer);
     return ok;

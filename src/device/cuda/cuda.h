@@ -70,8 +70,12 @@ uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);
 
 // The layout of a matrix in device memory after repacking, and the kernel that repacks it.
+enum { CUDA_PLANES = 4 };
 struct cuda_pack {
     uint64_t bytes; // 0: the matrix stays as in the file
+    struct cuda_plane {
+        uint64_t at, row_bytes; // its rows follow each other; 0: there is no such plane
+    } planes[CUDA_PLANES];
     const char *kernel;
     struct cuda_shape shape;
     unsigned char params[CUDA_PARAMS_BYTES];

@@ -54,6 +54,14 @@ bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct
 bool cuda_use(const struct cuda *c, struct err *err);        // by this thread, from now on
 cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
 
+bool cuda_pack_run(struct cuda *c, struct cuda_pack *pack, struct err *err);
+
+// far_rows.c: pinned memory as the weight's buffer, for the final bytes; false: none can be had. Then fills
+// it.
+bool cuda_far_rows_pin(struct cuda *c, const struct weight_source *source, struct weight *w);
+bool cuda_far_rows_fill(struct cuda *c, const struct weight_source *source, struct weight *w,
+                        struct err *err);
+
 // staging.c: at most STAGING_BYTES; they may change on return.
 bool cuda_staging_write(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err);
 

@@ -18,6 +18,18 @@ u64 weight_layout_place(struct weight_planes *p, u64 at, u32 format, u32 n_rows,
     return deltas + aligned(n_rows * layout_deltas_bytes(format, n_cols));
 }
 
+static void tell_planes(const struct weight_planes *p, u64 at, struct cuda_plane planes[CUDA_PLANES])
+{
+    const u64 starts[] = { p->quants, p->high, p->scales, p->deltas };
+    const u64 row_bytes[] = { layout_quants_bytes(p->format, p->n_cols),
+                              layout_high_bytes(p->format, p->n_cols),
+                              layout_scales_bytes(p->format, p->n_cols),
+                              layout_deltas_bytes(p->format, p->n_cols) };
+
+    for (u32 i = 0; i < CUDA_PLANES; i++)
+        planes[i] = (struct cuda_plane){ starts[i] - at, row_bytes[i] };
+}
+
 void weight_layout_pack(const struct weight_source *source, u64 from, u64 to, struct cuda_pack *pack)
 {
     const struct quant_info *info = quant_info(source->format);
@@ -28,6 +40,7 @@ void weight_layout_pack(const struct weight_source *source, u64 from, u64 to, st
         return;
     params.n_blocks = (u64)source->n_rows * (source->n_cols / info->block_elements);
     pack->bytes = weight_layout_place(&params.to, to, source->format, source->n_rows, source->n_cols);
+    tell_planes(&params.to, to, pack->planes);
     pack->kernel = "pack_weight_layout";
     pack->shape = (struct cuda_shape){ { (uint32_t)((params.n_blocks + 127) / 128), 1, 1 }, 128, 0 };
     memcpy(pack->params, &params, sizeof params);
