@@ -197,6 +197,8 @@ struct ingot_memory {
     uint64_t free_bytes, device_bytes; // of the devices the options choose, in sum
     // of weight_bytes and scratch_bytes: what belongs to the tower that reads pictures
     uint64_t tower_weight_bytes, tower_scratch_bytes;
+    // of weights beside weight_bytes: where a GPU's memory is short, a table that lies in the host's
+    uint64_t host_weight_bytes;
 };
 // What ingot_engine_open would need with these options. Reads the file's beginning and opens the device;
 // loads nothing.

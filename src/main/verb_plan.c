@@ -56,6 +56,11 @@ static void print_predictions(const struct plan *p)
         out_printf(
             "the experts of the last %u layer%s stay in the host's memory, which the sizes above leave out\n",
             p->n_away, str_plural(p->n_away));
+    if (p->need[0].far)
+        out_printf(
+            "the table of the layers' inputs, %.2f GiB, lies in the host's memory, which the sizes above "
+            "leave out\n",
+            gib(p->need[0].far));
 }
 
 // "0.030 ms", of one row to the next stage.
@@ -121,12 +126,13 @@ static void print_json(const struct plan *p)
 
     for (uint32_t i = 0; i < p->placement.n; i++)
         json_array_append_new(stages, stage_json(p, i));
-    out_json(json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages,
-                       "for", p->many ? "many" : "one", "depth", (int)p->depth, "n_experts_away",
-                       (int)p->n_away, "draft_bytes", (json_int_t)p->draft_bytes, "tokens_per_second",
-                       per_second(1, p->token_ns), "streams", (int)p->n_many, "streams_tokens_per_second",
-                       per_second(p->n_many, p->many_ns), "prompt_tokens_per_second",
-                       per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns), "long_prompt_tokens_per_second",
+    out_json(json_pack("{s:o, s:s, s:I, s:i, s:i, s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:i}", "stages", stages,
+                       "for", p->many ? "many" : "one", "host_weight_bytes", (json_int_t)p->need[0].far,
+                       "depth", (int)p->depth, "n_experts_away", (int)p->n_away, "draft_bytes",
+                       (json_int_t)p->draft_bytes, "tokens_per_second", per_second(1, p->token_ns), "streams",
+                       (int)p->n_many, "streams_tokens_per_second", per_second(p->n_many, p->many_ns),
+                       "prompt_tokens_per_second", per_second(p->n_rows[PROBE_PROMPT], p->prompt_ns),
+                       "long_prompt_tokens_per_second",
                        per_second(p->n_rows[PROBE_PROMPT], p->long_prompt_ns), "prompt_rows",
                        (int)p->n_rows[PROBE_PROMPT], "n_probed", (int)p->n_probed),
              JSON_INDENT(2));

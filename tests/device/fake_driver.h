@@ -30,6 +30,7 @@ static struct {
     uint64_t memory_bytes, used_bytes;
     unsigned modules, launches, waits, waits_at_fault, launches_at_wait[64];
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
+    unsigned most_pins, pins;                            // pieces of memory; 0: any number
     int n_devices;                                       // 0: one
     bool has_peers, spoils_direct, spoils_all;           // copies between devices arrive changed
     bool enabled[16][16];                                // from, to
@@ -142,6 +143,8 @@ static cu_result host_alloc(void **at, size_t bytes, unsigned flags)
 {
     if (fails())
         return LOST;
+    if (++fake.pins > fake.most_pins && fake.most_pins > 0)
+        return CU_OUT_OF_MEMORY;
     (void)flags;
     *at = malloc(bytes);
     fake.n_live += *at != NULL;

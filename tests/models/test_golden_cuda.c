@@ -226,6 +226,49 @@ static void experts_on_the_processor_give_the_reference_logits(void **state)
     }
 }
 
+static uint64_t told_bytes; // for all of the GPU's memory
+
+static cu_result tell_memory(size_t *free_bytes, size_t *total)
+{
+    *free_bytes = *total = told_bytes;
+    return 0;
+}
+
+// The same kernels read the same rows.
+static void inputs_in_the_hosts_memory_give_the_same_logits(void **state)
+{
+    struct ingot_memory m;
+    struct ingot_error error;
+    struct golden g;
+
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    struct driver small = *driver_load(NULL);
+    golden_open(&g, "gemma4-e2b");
+    for (int exact = 0; exact < 2; exact++) {
+        struct ingot_engine_options o = ingot_engine_defaults();
+        o.model = SOURCE_DIR "/tests/golden/gemma4-e2b/model.gguf";
+        o.device = "cuda";
+        o.exact = exact;
+        o.n_batch = 512;
+        assert_ok(ingot_engine_estimate(&o, &m, &error), &error);
+        float *near = run_logits(&o, &g);
+        told_bytes = m.weight_bytes + m.page_bytes + m.scratch_bytes - 1;
+        small.memory_info = tell_memory;
+        driver_replace(&small);
+        struct ingot_engine *engine = open_or_fail(&o);
+        assert_non_null(engine->inner.loaded->stages[0].parts.weights.input_embed->buffer.host);
+        ingot_engine_close(engine);
+        float *far = run_logits(&o, &g);
+        driver_replace(NULL);
+        assert_memory_equal(near, far, (size_t)g.n * g.n_vocab * sizeof *near);
+        free(near);
+        free(far);
+    }
+    model_file_close(g.file);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
@@ -238,6 +281,7 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(a_token_is_a_submission_a_wait_and_four_bytes),
                                         cmocka_unit_test(one_model_over_two_devices),
                                         cmocka_unit_test(experts_on_the_processor_give_the_reference_logits),
+                                        cmocka_unit_test(inputs_in_the_hosts_memory_give_the_same_logits),
                                         cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
                                         cmocka_unit_test(the_shipped_eyes_answer) };
     if (argc > 1)

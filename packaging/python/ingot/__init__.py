@@ -208,6 +208,7 @@ class Memory:
     device_bytes: int
     tower_weight_bytes: int
     tower_scratch_bytes: int
+    host_weight_bytes: int
 
 
 class _Arguments:

@@ -94,7 +94,7 @@ class TokenInfo(ctypes.Structure):
 
 
 class Memory(ctypes.Structure):
-    _fields_ = [(name, c_uint64) for name in ("weight_bytes", "page_bytes", "scratch_bytes", "free_bytes", "device_bytes", "tower_weight_bytes", "tower_scratch_bytes")]
+    _fields_ = [(name, c_uint64) for name in ("weight_bytes", "page_bytes", "scratch_bytes", "free_bytes", "device_bytes", "tower_weight_bytes", "tower_scratch_bytes", "host_weight_bytes")]
 
 
 class Message(ctypes.Structure):

@@ -106,7 +106,8 @@ bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, stru
                                       .free_bytes = device.free_bytes,
                                       .device_bytes = device.memory_bytes,
                                       .tower_weight_bytes = need.tower_weights,
-                                      .tower_scratch_bytes = need.tower_scratch };
+                                      .tower_scratch_bytes = need.tower_scratch,
+                                      .host_weight_bytes = need.far };
     sizes_give(memory, size, &all, sizeof all);
     return true;
 }

@@ -18,12 +18,19 @@ static bool is_of_file(const struct stage *s, const struct weight *w)
            (!w->buffer.native || w->buffer.host == all->head->buffer.host);
 }
 
+// Like what was predicted (struct place_memory: far).
+static bool is_of_host(const struct stage *s, const struct weight *w)
+{
+    return s->shape.far_rows && w == s->parts.weights.input_embed && w->buffer.host;
+}
+
 static uint64_t weights_of(const struct stage *s)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < s->n_weights; i++)
-        bytes += is_of_file(s, &s->weights[i]) ? 0 : s->weights[i].buffer.bytes;
+        if (!is_of_file(s, &s->weights[i]) && !is_of_host(s, &s->weights[i]))
+            bytes += s->weights[i].buffer.bytes;
     return bytes;
 }
 

@@ -70,6 +70,7 @@ static void add_on(struct place_memory *sum, const struct place_memory *need, co
     sum->scratch += need->scratch;
     sum->tower_weights += need->tower_weights;
     sum->tower_scratch += need->tower_scratch;
+    sum->far += need->far;
     sum->copied += on->can_use_file ? need->copied : need->weights;
 }
 

@@ -148,7 +148,7 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
     if (d && devices_has_own_memory(d))
         return need;
     need.weights = m->weight_bytes + (shape->drafts ? m->draft_bytes : 0) + shape->eyes_weights +
-                   shape->adapter_bytes -
+                   shape->adapter_bytes - need.far -
                    place_experts_memory(m, shape, (struct layer_range){ 0, m->config.n_layers }).weights;
     return need;
 }
@@ -193,13 +193,14 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
                    layer_scratch(m, layers) + 3ull * shape->adapter_ranks;
     bool has_head = layers.last == c->n_layers && !m->arch->is_encoder, drafts = has_head && shape->drafts;
     uint64_t slots = shape->overlaps && layers.first > 0 ? 2ull * shape->max_rows * c->n_cols * 4 : 0;
+    uint64_t far = shape->far_rows && layers.first == 0 ? tensor_bytes(MODEL_TENSOR(m, input_embed)) : 0;
     uint32_t last = layers.last + drafts;
 
     if (m->arch->scratch_cols)
         row += m->arch->scratch_cols(m);
     return (struct place_memory){
         .weights = range_weights(m, layers, tensor_bytes) + (drafts ? draft_weights(m, tensor_bytes) : 0) -
-                   place_experts_memory(m, shape, layers).weights +
+                   place_experts_memory(m, shape, layers).weights - far +
                    (layers.first == 0 ? shape->eyes_weights : 0) +
                    shape->adapter_bytes * (layers.last - layers.first) / c->n_layers,
         .pages = pages_bytes(m, shape, (struct layer_range){ layers.first, last }) +
@@ -214,6 +215,7 @@ struct place_memory place_range_memory(const struct model *m, const struct stage
                   place_experts_memory(m, shape, layers).copied +
                   (layers.first == 0 ? shape->eyes_weights : 0) +
                   shape->adapter_bytes * (layers.last - layers.first) / c->n_layers,
+        .far = far,
     };
 }
 

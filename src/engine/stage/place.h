@@ -23,6 +23,7 @@ struct place_memory {
     uint64_t weights, pages, scratch;      // pages: and the states of recurrent layers
     uint64_t copied;                       // of the weights: what no device can use as it lies in the file
     uint64_t tower_weights, tower_scratch; // of the weights and of scratch: a tower's that reads pictures
+    uint64_t far; // beside the weights: a table in the host's memory (stage_shape.far_rows)
 };
 // Whether no layer needs what another stage has; whether a stage may begin at a layer.
 bool place_borders_fit(const struct placement *p, const struct model *m, struct err *err);

@@ -225,8 +225,9 @@ static bool take_inputs(struct stage *s, const struct model *m, struct stage_pro
     struct model_weights *w = &s->parts.weights;
     const struct file_tensor *embed = MODEL_TENSOR(m, input_embed), *proj = MODEL_TENSOR(m, input_proj),
                              *norm = MODEL_TENSOR(m, input_norm);
+    enum weight_use rows = s->shape.far_rows ? WEIGHT_FAR_ROWS : WEIGHT_ROWS;
 
-    return s->parts.first > 0 || (take_into(s, embed, WEIGHT_ROWS, &w->input_embed, progress, err) &&
+    return s->parts.first > 0 || (take_into(s, embed, rows, &w->input_embed, progress, err) &&
                                   take_into(s, proj, WEIGHT_PRODUCT, &w->input_proj, progress, err) &&
                                   take_into(s, norm, WEIGHT_PRODUCT, &w->input_norm, progress, err));
 }

@@ -17,7 +17,7 @@ struct stage_shape { // the same for all stages of an engine
     uint32_t n_windows; // pages of layers with a window; 0: these have n_pages too
     uint32_t n_states;  // rows of every recurrent layer: one for each slot, then those that are kept
     enum kv_format k_format, v_format;
-    bool exact, parts, invariant;
+    bool exact, parts, invariant, far_rows; // far: the table of the layers' inputs is in the host's memory
     enum gemm gemm;
     float memory_share;                  // of a device's room that may be used; 0: all of it
     uint64_t eyes_weights, eyes_scratch; // bytes of a tower that will be opened on the first device
