@@ -100,13 +100,14 @@ struct encode_errors {
 static struct encode_errors encode(const struct trellis_workers *workers, const float *w,
                                    const double *moments, const float *x, uint32_t n)
 {
-    struct trellis_source s = { w, moments, ROWS, COLS, 3, EXL3_MUL1, 5 };
+    struct trellis_source s = { w, moments, ROWS, COLS, 3, EXL3_MUL1, 0, 5 };
     struct trellis_code c;
     struct err err = { 0 };
     struct encode_errors o = { 0 };
     double all = 0, all_outputs = 0;
     static float got[ROWS][COLS], block[EXL3_BLOCK][EXL3_BLOCK];
 
+    assert_ok(trellis_gain(s.bits, s.codebook, &s.gain, &err), &err);
     assert_ok(trellis_encode(&s, workers, &c, &err), &err);
     assert_true(c.n_in == 256 && c.n_out == 256);
     struct exl3 m = { c.codes, c.suh, c.svh, c.n_in, c.n_out, 3, EXL3_MUL1 };

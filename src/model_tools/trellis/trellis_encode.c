@@ -80,8 +80,8 @@ static void negate(float *x, uint32_t n, size_t stride, uint16_t *factor)
         x[i * stride] = -x[i * stride];
 }
 
-// Makes w what the trellis codes: as normal as transforms make it, of the size 1 / gain.
-static void transform(struct encoder *e, float gain)
+// Makes w what the trellis codes: as normal as transforms make it, of the size that the gain asks for.
+static void transform(struct encoder *e)
 {
     const uint32_t n_in = e->code->n_in, n_out = e->code->n_out;
     uint64_t random = e->source->seed;
@@ -95,7 +95,7 @@ static void transform(struct encoder *e, float gain)
         turn(e->w + (size_t)i * n_out, n_out, 1);
     for (uint32_t i = 0; i < n_in; i++) {
         float *row = e->w + (size_t)i * n_out;
-        e->code->suh[i] = take_factor(row, n_out, 1, gain);
+        e->code->suh[i] = take_factor(row, n_out, 1, e->source->gain);
         if (draw(&random) & 1)
             negate(row, n_out, 1, &e->code->suh[i]);
     }
@@ -166,11 +166,9 @@ static void make_unit_blocks(double *a, uint32_t n)
 
 // ---- a matrix
 
-// The size of normal numbers, relative to the codebook's, that the trellis misses least: a code with few bits
-// has few large numbers.
-static bool best_gain(const struct trellis_source *source, float *best, struct err *err)
+bool trellis_gain(uint32_t bits, enum exl3_codebook codebook, float *best, struct err *err)
 {
-    struct trellis_path *path = mem_alloc(trellis_path_bytes(source->bits));
+    struct trellis_path *path = mem_alloc(trellis_path_bytes(bits));
     uint64_t random = 1;
     float tile[TILE][TILE], scaled[TILE][TILE], decoded[TILE][TILE];
     double least = INFINITY;
@@ -178,7 +176,7 @@ static bool best_gain(const struct trellis_source *source, float *best, struct e
 
     if (!path)
         return err_memory(err, "the trellis of a matrix");
-    trellis_path_prepare(path, source->bits, source->codebook, false);
+    trellis_path_prepare(path, bits, codebook, false);
     for (uint32_t i = 0; i < TILE * TILE; i++) {
         double sum = 0; // of twelve numbers from 0 to 1: nearly normal
         for (int k = 0; k < 12; k++)
@@ -254,13 +252,12 @@ bool trellis_encode(const struct trellis_source *source, const struct trellis_wo
                     struct trellis_code *code, struct err *err)
 {
     struct encoder e = { .source = source, .code = code };
-    float gain;
 
     *code = (struct trellis_code){ .n_in = padded(source->cols), .n_out = padded(source->rows) };
-    bool ok = make_room(&e, err) && best_gain(source, &gain, err);
+    bool ok = make_room(&e, err);
     if (ok) {
         load(&e);
-        transform(&e, gain);
+        transform(&e);
         transform_moments(&e);
         factorise(e.l, code->n_in);
         make_unit_blocks(e.l, code->n_in);

@@ -11,8 +11,13 @@ struct trellis_source {
     const double *moments; // [cols, cols]: the sum of x x^T over what is multiplied with w; NULL: not known
     uint32_t rows, cols, bits;
     enum exl3_codebook codebook;
+    float gain;    // trellis_gain
     uint64_t seed; // of the signs
 };
+
+// The size of normal numbers, relative to the codebook's, that its codes miss least: with few bits there are
+// few large ones. It takes a dozen searches.
+bool trellis_gain(uint32_t bits, enum exl3_codebook codebook, float *gain, struct err *err);
 
 struct trellis_workers {
     struct device *device;                                        // searches; trellis_blocks_supported

@@ -35,7 +35,8 @@ struct write_job {
     struct devices devices; // the first one searches
     struct file_writer out;
     struct trellis_result result;
-    uint64_t done, total, current; // weights: of all matrices, and of the one that is being coded
+    uint64_t done, total, current;  // weights: of all matrices, and of the one that is being coded
+    float gains[EXL3_MAX_BITS + 1]; // by bits, once they are needed
     bool made_folder;
 };
 
@@ -184,6 +185,11 @@ static bool goes_on(void *arg, uint32_t done, uint32_t n_blocks)
            o->progress(o->progress_arg, job->done + job->current * done / n_blocks, job->total);
 }
 
+static bool find_gain(struct write_job *job, uint32_t bits, struct err *err)
+{
+    return job->gains[bits] > 0 || trellis_gain(bits, EXL3_MUL1, &job->gains[bits], err);
+}
+
 static bool write_code(struct write_job *job, const struct trellis_entry *e, struct err *err)
 {
     const uint64_t n = e->from->dims[0] * e->from->dims[1];
@@ -196,6 +202,7 @@ static bool write_code(struct write_job *job, const struct trellis_entry *e, str
                                      .cols = (uint32_t)e->from->dims[1],
                                      .bits = e->bits,
                                      .codebook = EXL3_MUL1,
+                                     .gain = job->gains[e->bits],
                                      .seed = (uint64_t)(e - job->entries) };
     const struct trellis_workers workers = { job->devices.at[0], job->pool, goes_on, job };
 
@@ -227,7 +234,7 @@ static bool write_tensors(struct write_job *job, struct err *err)
             file_write(&job->out, e->from->data, e->from->bytes);
             continue;
         }
-        if (!write_code(job, e, err))
+        if (!find_gain(job, e->bits, err) || !write_code(job, e, err))
             return err_prefix(err, "tensor %.*s", STR_ARG(e->from->name));
         job->done += e->from->dims[0] * e->from->dims[1];
     }

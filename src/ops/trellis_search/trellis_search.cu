@@ -1,8 +1,8 @@
 // trellis_search.cu - a block of 16 inputs as EXL3: what is wanted of it, then the best path for each tile;
 // see trellis_search.h. The same bits as the plain loop: costs are rounded as written, sums are in its order.
 //
-// trellis_search_wanted   a thread has two of the block's rows in one output, and walks the rows behind the
-//                         block, 16 loads ahead.   grid: (n_out / 32); block: 32 outputs by 8
+// trellis_search_wanted   a warp has one of the eight sums of 32 outputs, a thread the block's 16 rows of one
+//                         output; l is brought to shared memory.   grid: (n_out / 32); block: 8 warps
 //
 // trellis_search_BITS     a block finds the path of one tile, then of the next. It is bound by issuing
 //                         instructions: 512 steps of 65,536 states, seven instructions each.
@@ -22,33 +22,49 @@
 
 enum { SEARCH_STEPS = EXL3_TILE * EXL3_TILE };
 
+// Of all 16 rows that begin at i: sums[r] += l[i][r] * missed[i].
+static __device__ __forceinline__ void add_rows(const struct trellis_search_params &p, u32 i, u32 first,
+                                                double (&l)[EXL3_TILE][EXL3_TILE], double (&sums)[EXL3_TILE])
+{
+    const u32 lane = threadIdx.x % 32;
+    f32 missed[EXL3_TILE];
+
+#pragma unroll
+    for (u32 k = 0; k < EXL3_TILE; k++)
+        missed[k] = p.missed[(u64)(i + k) * p.n_out + blockIdx.x * TRELLIS_WANTED_OUTPUTS + lane];
+#pragma unroll
+    for (u32 k = lane / EXL3_TILE; k < EXL3_TILE; k += 2)
+        l[k][lane % EXL3_TILE] = p.l[(u64)(i + k) * p.n_in + first + lane % EXL3_TILE];
+    __syncwarp();
+#pragma unroll
+    for (u32 k = 0; k < EXL3_TILE; k++)
+#pragma unroll
+        for (u32 r = 0; r < EXL3_TILE; r++)
+            sums[r] += l[k][r] * (double)missed[k];
+    __syncwarp();
+}
+
 extern "C" __global__ void __launch_bounds__(TRELLIS_WANTED_THREADS)
     trellis_search_wanted(const __grid_constant__ struct trellis_search_params p)
 {
-    u32 out = blockIdx.x * TRELLIS_WANTED_OUTPUTS + threadIdx.x % TRELLIS_WANTED_OUTPUTS,
-        r = threadIdx.x / TRELLIS_WANTED_OUTPUTS * TRELLIS_WANTED_ROWS;
-    u32 first = step_positions(p.step)[0] * EXL3_TILE;
-    double sums[TRELLIS_WANTED_ROWS];
+    __shared__ double shared[TRELLIS_SEARCH_SUMS][EXL3_TILE][TRELLIS_WANTED_OUTPUTS]; // at first l, then sums
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = step_positions(p.step)[0] * EXL3_TILE;
+    double sums[EXL3_TILE] = { 0 };
 
     wait_for_inputs();
-    for (u32 k = 0; k < TRELLIS_WANTED_ROWS; k++)
-        sums[k] = p.w[(u64)(first + r + k) * p.n_out + out];
-    for (u32 i = first + EXL3_TILE; i < p.n_in; i += EXL3_TILE) {
-        f32 missed[EXL3_TILE];
-        float2 l[EXL3_TILE];
+    for (u32 i = first + (1 + warp) * EXL3_TILE; i < p.n_in; i += TRELLIS_SEARCH_SUMS * EXL3_TILE)
+        add_rows(p, i, first, *(double(*)[EXL3_TILE][EXL3_TILE])shared[warp], sums);
 #pragma unroll
-        for (u32 k = 0; k < EXL3_TILE; k++) {
-            missed[k] = p.missed[(u64)(i + k) * p.n_out + out];
-            l[k] = *(const float2 *)(p.l + (u64)(i + k) * p.n_in + first + r);
-        }
-#pragma unroll
-        for (u32 k = 0; k < EXL3_TILE; k++) {
-            sums[0] += (double)l[k].x * missed[k];
-            sums[1] += (double)l[k].y * missed[k];
-        }
+    for (u32 r = 0; r < EXL3_TILE; r++)
+        shared[warp][r][lane] = sums[r];
+    __syncthreads();
+    for (u32 r = warp; r < EXL3_TILE; r += TRELLIS_SEARCH_SUMS) {
+        u64 at = (u64)r * p.n_out + blockIdx.x * TRELLIS_WANTED_OUTPUTS + lane;
+        double all = p.w[(u64)first * p.n_out + at];
+        for (u32 s = 0; s < TRELLIS_SEARCH_SUMS; s++)
+            all += shared[s][r][lane];
+        p.wanted[at] = (f32)all;
     }
-    for (u32 k = 0; k < TRELLIS_WANTED_ROWS; k++)
-        p.wanted[(u64)(r + k) * p.n_out + out] = (f32)sums[k];
 }
 
 // The place of a position of the ring in a tile.

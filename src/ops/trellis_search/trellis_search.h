@@ -5,8 +5,8 @@
 //   missed[16 b + r][o] = w[16 b + r][o] - what it decodes to
 //
 // b is the position of the step's one row, so that the blocks of a matrix, from the last to the first, are
-// plays of one tape. Sums are in fp64, in the order of i, where a product of two fp32 is exact: every device
-// writes the same bits.
+// plays of one tape. Every device writes the same bits: sums are in fp64, where a product of two fp32 is
+// exact, in the order of i; of eight sums each has every eighth block of i, and they are added in turn.
 #pragma once
 #include "base/lang.h"
 #include "quant/exl3.h"
@@ -17,6 +17,7 @@ struct trellis_search_args {
 };
 STATIC_ASSERT(sizeof(struct trellis_search_args) == 16);
 
+enum { TRELLIS_SEARCH_SUMS = 8 };
 enum { TRELLIS_SEARCH_W, TRELLIS_SEARCH_L, TRELLIS_SEARCH_MISSED, TRELLIS_SEARCH_CODES };
 
 #ifdef HOST_C

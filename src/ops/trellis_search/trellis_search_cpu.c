@@ -22,17 +22,20 @@ static void wanted_row(const struct cpu_call *call, uint32_t r, uint32_t first, 
     const uint32_t block = step_positions(call->step)[0], row = block * TILE + r;
     const float *w = cpu_base(call, TRELLIS_SEARCH_W), *l = cpu_base(call, TRELLIS_SEARCH_L),
                 *missed = cpu_base(call, TRELLIS_SEARCH_MISSED);
-    double sums[TILE];
+    double sums[TRELLIS_SEARCH_SUMS][TILE] = { 0 };
 
-    for (uint32_t o = 0; o < TILE; o++)
-        sums[o] = (double)w[(size_t)row * args->n_out + first + o];
     for (uint32_t i = (block + 1) * TILE; i < args->n_in; i++) {
-        double factor = (double)l[(size_t)i * args->n_in + row];
+        double factor = (double)l[(size_t)i * args->n_in + row],
+               *sum = sums[(i / TILE - block - 1) % TRELLIS_SEARCH_SUMS];
         for (uint32_t o = 0; o < TILE; o++)
-            sums[o] += factor * (double)missed[(size_t)i * args->n_out + first + o];
+            sum[o] += factor * (double)missed[(size_t)i * args->n_out + first + o];
     }
-    for (uint32_t o = 0; o < TILE; o++)
-        wanted[o] = (float)sums[o];
+    for (uint32_t o = 0; o < TILE; o++) {
+        double all = (double)w[(size_t)row * args->n_out + first + o];
+        for (uint32_t s = 0; s < TRELLIS_SEARCH_SUMS; s++)
+            all += sums[s][o];
+        wanted[o] = (float)all;
+    }
 }
 
 static void search_tile(const struct cpu_call *call, uint32_t tile, struct trellis_path *path)

@@ -6,8 +6,7 @@
 enum {
     TRELLIS_STATES_BITS = 16,
     TRELLIS_WANTED_OUTPUTS = 32, // of a block of trellis_search_wanted
-    TRELLIS_WANTED_ROWS = 2,     // of one of its threads
-    TRELLIS_WANTED_THREADS = TRELLIS_WANTED_OUTPUTS * EXL3_TILE / TRELLIS_WANTED_ROWS
+    TRELLIS_WANTED_THREADS = TRELLIS_SEARCH_SUMS * 32
 };
 
 struct trellis_search_params {
