@@ -7,7 +7,9 @@
 #include "model_tools/trellis/trellis_encode.h"
 #include <math.h>
 #include "base/mem.h"
+#include "model_tools/trellis/hadamard.h"
 #include "model_tools/trellis/trellis_blocks.h"
+#include "model_tools/trellis/trellis_factor.h"
 #include "ops/trellis_search/trellis_path.h"
 #include "quant/quant.h"
 
@@ -17,7 +19,7 @@ struct encoder {
     const struct trellis_source *source;
     struct trellis_code *code;
     float *w, *missed; // [n_in, n_out]: what is to be coded; what coding it missed
-    double *l;         // [n_in, n_in]: moments, then their factor, then L
+    double *l;         // [n_in, n_in]: L
 };
 
 static uint32_t padded(uint32_t n)
@@ -26,25 +28,6 @@ static uint32_t padded(uint32_t n)
 }
 
 // ---- factors and transforms
-
-// Sylvester's matrix over sqrt(128) on each 128 numbers, `stride` apart.
-static void turn(float *x, uint32_t n, size_t stride)
-{
-    for (uint32_t first = 0; first < n; first += BLOCK) {
-        float v[BLOCK];
-        for (uint32_t i = 0; i < BLOCK; i++)
-            v[i] = x[(first + i) * stride] * 0.08838834764831845f;
-        for (uint32_t apart = 1; apart < BLOCK; apart *= 2)
-            for (uint32_t i = 0; i < BLOCK; i++)
-                if (!(i & apart)) {
-                    float a = v[i], b = v[i + apart];
-                    v[i] = a + b;
-                    v[i + apart] = a - b;
-                }
-        for (uint32_t i = 0; i < BLOCK; i++)
-            x[(first + i) * stride] = v[i];
-    }
-}
 
 // SplitMix64 (Steele et al., 2014).
 static uint64_t draw(uint64_t *state)
@@ -92,7 +75,7 @@ static void transform(struct encoder *e)
             negate(e->w + o, n_in, n_out, &e->code->svh[o]);
     }
     for (uint32_t i = 0; i < n_in; i++)
-        turn(e->w + (size_t)i * n_out, n_out, 1);
+        hadamard(e->w + (size_t)i * n_out, n_out, 1);
     for (uint32_t i = 0; i < n_in; i++) {
         float *row = e->w + (size_t)i * n_out;
         e->code->suh[i] = take_factor(row, n_out, 1, e->source->gain);
@@ -100,68 +83,7 @@ static void transform(struct encoder *e)
             negate(row, n_out, 1, &e->code->suh[i]);
     }
     for (uint32_t o = 0; o < n_out; o++)
-        turn(e->w + o, n_in, n_out);
-}
-
-// ---- moments
-
-// Of the transformed inputs, with a fortieth of their mean on the diagonal.
-static void transform_moments(struct encoder *e)
-{
-    const struct trellis_source *s = e->source;
-    const uint32_t n = e->code->n_in;
-    float *row = e->missed; // not used yet
-    double sum = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t j = 0; j < n; j++) {
-            bool there = i < s->cols && j < s->cols;
-            double m = !there ? 0 : s->moments ? s->moments[(size_t)i * s->cols + j] : i == j;
-            e->l[(size_t)i * n + j] = m * (double)quant_half_to_float(e->code->suh[i]) *
-                                      (double)quant_half_to_float(e->code->suh[j]);
-        }
-    for (uint32_t pass = 0; pass < 2; pass++) // rows, then columns by way of the transpose
-        for (uint32_t i = 0; i < n; i++) {
-            for (uint32_t j = 0; j < n; j++)
-                row[j] = (float)(pass ? e->l[(size_t)j * n + i] : e->l[(size_t)i * n + j]);
-            turn(row, n, 1);
-            for (uint32_t j = 0; j < n; j++)
-                *(pass ? &e->l[(size_t)j * n + i] : &e->l[(size_t)i * n + j]) = (double)row[j];
-        }
-    for (uint32_t i = 0; i < n; i++)
-        sum += e->l[(size_t)i * n + i];
-    for (uint32_t i = 0; i < n; i++)
-        e->l[(size_t)i * n + i] += sum > 0 ? 0.025 * sum / n : 1;
-}
-
-// Cholesky's factor, in the lower triangle. The diagonal's addition keeps it positive; what rounding leaves
-// at or below zero becomes tiny.
-static void factorise(double *a, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        for (uint32_t j = 0; j <= i; j++) {
-            double sum = a[(size_t)i * n + j];
-            for (uint32_t k = 0; k < j; k++)
-                sum -= a[(size_t)i * n + k] * a[(size_t)j * n + k];
-            if (i == j)
-                a[(size_t)i * n + i] = sqrt(sum > 1e-30 ? sum : 1e-30);
-            else
-                a[(size_t)i * n + j] = sum / a[(size_t)j * n + j];
-        }
-}
-
-// From Cholesky's factor to L, whose blocks on the diagonal are 1: rows below a block times its inverse.
-static void make_unit_blocks(double *a, uint32_t n)
-{
-    for (uint32_t b = 0; b < n; b += TILE)
-        for (uint32_t i = b + TILE; i < n; i++) {
-            double *row = a + (size_t)i * n + b;
-            for (uint32_t j = TILE; j-- > 0;) {
-                for (uint32_t k = j + 1; k < TILE; k++)
-                    row[j] -= row[k] * a[(size_t)(b + k) * n + b + j];
-                row[j] /= a[(size_t)(b + j) * n + b + j];
-            }
-        }
+        hadamard(e->w + o, n_in, n_out);
 }
 
 // ---- a matrix
@@ -258,10 +180,10 @@ bool trellis_encode(const struct trellis_source *source, const struct trellis_wo
     if (ok) {
         load(&e);
         transform(&e);
-        transform_moments(&e);
-        factorise(e.l, code->n_in);
-        make_unit_blocks(e.l, code->n_in);
-        ok = code_blocks(&e, workers, err);
+        ok = trellis_factor(
+                 &(struct trellis_factor_source){ source->moments, code->suh, source->cols, code->n_in },
+                 workers->pool, e.l, err) &&
+             code_blocks(&e, workers, err);
     }
     code->error = ok ? relative_error(&e) : 0;
     mem_free(e.w);
