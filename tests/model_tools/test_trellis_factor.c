@@ -122,7 +122,17 @@ static void the_factor_gives_the_moments_again(void **state)
 {
     (void)state;
     check_factor(moments, 1);
-    check_factor(moments, 3);
+}
+
+static void threads_change_no_bit(void **state)
+{
+    static double one[N * N];
+
+    (void)state;
+    check_factor(moments, 1);
+    memcpy(one, l, sizeof one);
+    check_factor(moments, 4);
+    assert_memory_equal(one, l, sizeof one);
 }
 
 static void without_moments_all_inputs_count_alike(void **state)
@@ -135,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_factor_gives_the_moments_again),
+        cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(without_moments_all_inputs_count_alike),
     };
     return cmocka_run_group_tests(tests, make_moments, NULL);

@@ -7,13 +7,12 @@
 #include "model_tools/trellis/trellis_encode.h"
 #include <math.h>
 #include "base/mem.h"
-#include "model_tools/trellis/hadamard.h"
 #include "model_tools/trellis/trellis_blocks.h"
 #include "model_tools/trellis/trellis_factor.h"
+#include "model_tools/trellis/trellis_transform.h"
 #include "ops/trellis_search/trellis_path.h"
-#include "quant/quant.h"
 
-enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK, LARGEST_HALF = 0x7bff };
+enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK };
 
 struct encoder {
     const struct trellis_source *source;
@@ -26,64 +25,6 @@ static uint32_t padded(uint32_t n)
 {
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
-
-// ---- factors and transforms
-
-// SplitMix64 (Steele et al., 2014).
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-// The root mean square times `gain` as a half; divides the numbers by it. Of nothing but zeros it is 0, so
-// that what coding misses there is not seen.
-static uint16_t take_factor(float *x, uint32_t n, size_t stride, float gain)
-{
-    double sum = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)x[i * stride] * (double)x[i * stride];
-    uint16_t half = quant_float_to_half((float)sqrt(sum / n) * gain);
-    if (half > LARGEST_HALF)
-        half = LARGEST_HALF;
-    float factor = quant_half_to_float(half);
-    for (uint32_t i = 0; i < n; i++)
-        x[i * stride] = factor > 0 ? x[i * stride] / factor : 0;
-    return half;
-}
-
-static void negate(float *x, uint32_t n, size_t stride, uint16_t *factor)
-{
-    *factor ^= 0x8000;
-    for (uint32_t i = 0; i < n; i++)
-        x[i * stride] = -x[i * stride];
-}
-
-// Makes w what the trellis codes: as normal as transforms make it, of the size that the gain asks for.
-static void transform(struct encoder *e)
-{
-    const uint32_t n_in = e->code->n_in, n_out = e->code->n_out;
-    uint64_t random = e->source->seed;
-
-    for (uint32_t o = 0; o < n_out; o++) {
-        e->code->svh[o] = take_factor(e->w + o, n_in, n_out, 1);
-        if (draw(&random) & 1)
-            negate(e->w + o, n_in, n_out, &e->code->svh[o]);
-    }
-    for (uint32_t i = 0; i < n_in; i++)
-        hadamard(e->w + (size_t)i * n_out, n_out, 1);
-    for (uint32_t i = 0; i < n_in; i++) {
-        float *row = e->w + (size_t)i * n_out;
-        e->code->suh[i] = take_factor(row, n_out, 1, e->source->gain);
-        if (draw(&random) & 1)
-            negate(row, n_out, 1, &e->code->suh[i]);
-    }
-    for (uint32_t o = 0; o < n_out; o++)
-        hadamard(e->w + o, n_in, n_out);
 }
 
 // ---- a matrix
@@ -102,7 +43,7 @@ bool trellis_gain(uint32_t bits, enum exl3_codebook codebook, float *best, struc
     for (uint32_t i = 0; i < TILE * TILE; i++) {
         double sum = 0; // of twelve numbers from 0 to 1: nearly normal
         for (int k = 0; k < 12; k++)
-            sum += (double)(draw(&random) >> 11) * 0x1p-53;
+            sum += (double)(trellis_draw(&random) >> 11) * 0x1p-53;
         tile[i / TILE][i % TILE] = (float)(sum - 6);
     }
     for (float gain = 0.76f; gain < 1.2f; gain += 0.04f) {
@@ -133,15 +74,6 @@ static bool make_room(struct encoder *e, struct err *err)
     c->suh = c->codes ? c->codes + words : NULL;
     c->svh = c->codes ? c->suh + c->n_in : NULL;
     return (e->w && e->missed && e->l && c->codes) || err_memory(err, "the trellis of a matrix");
-}
-
-static void load(struct encoder *e)
-{
-    const struct trellis_source *s = e->source;
-
-    for (uint32_t o = 0; o < s->rows; o++)
-        for (uint32_t i = 0; i < s->cols; i++)
-            e->w[(size_t)i * e->code->n_out + o] = s->w[(size_t)o * s->cols + i];
 }
 
 static double relative_error(const struct encoder *e)
@@ -178,8 +110,10 @@ bool trellis_encode(const struct trellis_source *source, const struct trellis_wo
     *code = (struct trellis_code){ .n_in = padded(source->cols), .n_out = padded(source->rows) };
     bool ok = make_room(&e, err);
     if (ok) {
-        load(&e);
-        transform(&e);
+        trellis_transform(&(struct trellis_transform){ source->w, source->rows, source->cols, code->n_in,
+                                                       code->n_out, source->gain, source->seed, e.w,
+                                                       code->suh, code->svh },
+                          workers->pool);
         ok = trellis_factor(
                  &(struct trellis_factor_source){ source->moments, code->suh, source->cols, code->n_in },
                  workers->pool, e.l, err) &&
