@@ -52,8 +52,12 @@ static bool calibrate(const struct settings *s, const char *input, struct moment
     struct buf text = { 0 };
     bool given, ok = loading_prompt(s, NULL, &text, &given);
     struct ingot_engine *engine = ok ? open_engine(s, input) : NULL;
+    struct thread_pool *pool = engine ? thread_pool_create(thread_count_capped(s->n_threads)) : NULL;
 
-    ok = engine && moments_create(moments, err) && read_text(s, engine, buf_as_str(&text), moments, err);
+    if (engine && !pool)
+        err_memory(err, "threads");
+    ok = pool && moments_create(moments, pool, err) && read_text(s, engine, buf_as_str(&text), moments, err);
+    thread_pool_destroy(pool);
     ingot_engine_close(engine);
     buf_free(&text);
     return ok;

@@ -151,15 +151,14 @@ static bool add_moments(struct collector *c, const struct input_rows *rows, cons
                         uint32_t n_weights, struct err *err)
 {
     struct str names[3];
-    uint32_t n = 0;
+    struct moments_rows read = { .names = names, .at = rows->at, .n = rows->n, .n_cols = rows->n_cols };
 
     for (uint32_t i = 0; i < n_weights && c->moments; i++) {
         const struct named_weight *w = weights[i].weight ? named(c, weights[i].weight) : NULL;
         if (w)
-            names[n++] = w->name;
+            names[read.n_names++] = w->name;
     }
-    return n == 0 ||
-           moments_add(c->moments, names, n, rows->at, (const uint32_t[2]){ rows->n, rows->n_cols }, err);
+    return read.n_names == 0 || moments_add(c->moments, &read, err);
 }
 
 // The same rows for several weights: summed once.

@@ -1,16 +1,22 @@
 // moments.c - see moments.h.
 #include "model_tools/moments.h"
+#include <stdatomic.h>
 #include "base/mem.h"
+#include "model_tools/rank_update.h"
 
-bool moments_create(struct moments *m, struct err *err)
+// Rows are added so many at a time: their panels stay in a processor's cache.
+enum { WIDTH = RANK_UPDATE_WIDTH, ROWS = 128 };
+
+bool moments_create(struct moments *m, struct thread_pool *pool, struct err *err)
 {
-    *m = (struct moments){ .arena = arena_create((size_t)1 << 38) };
+    *m = (struct moments){ .arena = arena_create((size_t)1 << 38), .pool = pool };
     return m->arena || err_memory(err, "sums of products of activations");
 }
 
 void moments_free(struct moments *m)
 {
     mem_free(m->entries);
+    mem_free_aligned(m->panels);
     arena_destroy(m->arena);
     *m = (struct moments){ 0 };
 }
@@ -37,29 +43,71 @@ static bool append(struct moments *m, struct str name, uint32_t n, double *sums)
     return m->entries[m->n++].name.at != NULL;
 }
 
-static double *sums_of(struct moments *m, const struct str *names, uint32_t n_names, uint32_t n)
+static double *sums_of(struct moments *m, const struct moments_rows *rows)
 {
-    const struct moments_entry *e = moments_find(m, names[0]);
-    double *sums = e ? e->sums : arena_alloc_array(m->arena, (size_t)n * n, sizeof *sums);
+    const struct moments_entry *e = moments_find(m, rows->names[0]);
+    const size_t n = rows->n_cols;
+    double *sums = e ? e->sums : arena_alloc_array(m->arena, n * (n + 1) / 2, sizeof *sums);
 
-    for (uint32_t i = 0; i < n_names && !e && sums; i++)
-        if (!append(m, names[i], n, sums))
+    for (uint32_t i = 0; i < rows->n_names && !e && sums; i++)
+        if (!append(m, rows->names[i], rows->n_cols, sums))
             return NULL;
     return sums;
 }
 
-bool moments_add(struct moments *m, const struct str *names, uint32_t n_names, const float *rows,
-                 const uint32_t sizes[2], struct err *err)
-{
-    const uint32_t n_rows = sizes[0], n = sizes[1];
-    double *sums = n_names ? sums_of(m, names, n_names, n) : NULL;
+// ---- adding
 
-    if (n_names && !sums)
+struct pack_work {
+    const struct moments_rows *rows;
+    double *panels;
+    atomic_uint next;
+};
+
+static void pack_panel(const struct moments_rows *rows, uint32_t panel, double (*to)[WIDTH])
+{
+    const uint32_t first = panel * WIDTH, left = rows->n_cols - first, n = left < WIDTH ? left : WIDTH;
+
+    for (uint32_t r = 0; r < rows->n; r++)
+        for (uint32_t i = 0; i < WIDTH; i++)
+            to[r][i] = i < n ? (double)rows->at[(size_t)r * rows->n_cols + first + i] : 0;
+}
+
+static void pack_panels(void *arg, unsigned thread)
+{
+    struct pack_work *w = arg;
+    const uint32_t n = rank_update_panels(w->rows->n_cols);
+
+    (void)thread;
+    for (uint32_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < n;)
+        pack_panel(w->rows, at, (double(*)[WIDTH])(w->panels + (size_t)at * w->rows->n * WIDTH));
+}
+
+static bool reserve_panels(struct moments *m, uint32_t n_cols)
+{
+    const size_t n = rank_update_panels(n_cols);
+
+    if (n > m->n_panels) {
+        mem_free_aligned(m->panels);
+        m->panels = mem_alloc_aligned(n * ROWS * WIDTH * sizeof *m->panels, 64);
+        m->n_panels = m->panels ? n : 0;
+    }
+    return m->panels != NULL;
+}
+
+bool moments_add(struct moments *m, const struct moments_rows *rows, struct err *err)
+{
+    double *sums = sums_of(m, rows);
+
+    if (!sums || !reserve_panels(m, rows->n_cols))
         return err_memory(err, "sums of products of activations");
-    for (uint32_t r = 0; r < n_rows && sums; r++, rows += n)
-        for (uint32_t i = 0; i < n; i++)
-            for (uint32_t j = 0; j < n; j++)
-                sums[(size_t)i * n + j] += (double)rows[i] * (double)rows[j];
-    m->n_rows += sums ? n_rows : 0;
+    for (uint32_t first = 0; first < rows->n; first += ROWS) {
+        struct moments_rows some = *rows;
+        some.at += (size_t)first * rows->n_cols;
+        some.n = rows->n - first < ROWS ? rows->n - first : ROWS;
+        thread_pool_run(m->pool, pack_panels, &(struct pack_work){ .rows = &some, .panels = m->panels });
+        rank_update(
+            &(struct rank_update){ .c = sums, .p = m->panels, .n = rows->n_cols, .k = some.n, .sign = 1 },
+            m->pool);
+    }
     return true;
 }

@@ -1,25 +1,37 @@
 // moments.h - for each weight the sum of x x^T over the rows x that a text sends to it: what an encoder needs
 // that carries errors from column to column. Weights that read the same rows share a sum.
+//
+// A product of two fp32 numbers is exact in double, and rows are added in their order: the sums are those of
+// the plain loop, with any number of threads.
 #pragma once
 #include "base/arena.h"
 #include "base/str.h"
+#include "base/thread_pool.h"
 
 struct moments_entry {
     struct str name; // of the weight, as GGUF files spell it
     uint32_t n;      // columns
-    double *sums;    // [n, n]; may be another entry's too
+    double *sums;    // [n (n + 1) / 2]: the lower triangle, row by row; may be another entry's too
 };
 
 struct moments {
     struct arena *arena;
     struct moments_entry *entries;
     size_t n, capacity;
-    uint64_t n_rows; // of all texts, for messages
+    struct thread_pool *pool;
+    double *panels; // rows as rank_update takes them
+    size_t n_panels;
 };
 
-bool moments_create(struct moments *m, struct err *err);
+// Rows that the weights of these names read.
+struct moments_rows {
+    const struct str *names;
+    uint32_t n_names;
+    const float *at; // [n, n_cols]
+    uint32_t n, n_cols;
+};
+
+bool moments_create(struct moments *m, struct thread_pool *pool, struct err *err);  // of the caller's pool
 void moments_free(struct moments *m);                                               // a zeroed one is allowed
 const struct moments_entry *moments_find(const struct moments *m, struct str name); // NULL: none
-// Adds rows, each of n numbers, to the sum that these weights share.
-bool moments_add(struct moments *m, const struct str *names, uint32_t n_names, const float *rows,
-                 const uint32_t sizes[2], struct err *err);
+bool moments_add(struct moments *m, const struct moments_rows *rows, struct err *err);

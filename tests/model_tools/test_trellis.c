@@ -142,7 +142,7 @@ static void a_matrix_comes_back_and_a_text_helps(void **state)
 {
     enum { N = 400, SOURCES = 24 };
     static float w[ROWS * COLS], mix[SOURCES][COLS], x[N * COLS];
-    double *moments = mem_alloc_array((size_t)COLS * COLS, sizeof *moments);
+    double *moments = mem_alloc_array(COLS * (COLS + 1) / 2, sizeof *moments);
     struct err err = { 0 };
     const struct trellis_workers workers = {
         .device = cpu_open(&(struct cpu_options){ .table = &cpu_table, .n_threads = 2 }, &err),
@@ -164,8 +164,8 @@ static void a_matrix_comes_back_and_a_text_helps(void **state)
                 x[k * COLS + i] += source[s] * mix[s][i];
         }
         for (uint32_t i = 0; i < COLS && k < N / 2; i++) // the second half is kept for the judgement
-            for (uint32_t j = 0; j < COLS; j++)
-                moments[i * COLS + j] += (double)x[k * COLS + i] * (double)x[k * COLS + j];
+            for (uint32_t j = 0; j <= i; j++)
+                moments[i * (i + 1) / 2 + j] += (double)x[k * COLS + i] * (double)x[k * COLS + j];
     }
     struct encode_errors blind = encode(&workers, w, NULL, x + N / 2 * COLS, N / 2),
                          seeing = encode(&workers, w, moments, x + N / 2 * COLS, N / 2);

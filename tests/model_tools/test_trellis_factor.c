@@ -9,7 +9,7 @@
 
 enum { COLS = 300, N = 384, ROWS = 700, TILE = EXL3_TILE };
 
-static double moments[COLS * COLS], want[N * N], l[N * N], blocks[N * N];
+static double moments[COLS * (COLS + 1) / 2], want[N * N], l[N * N], blocks[N * N];
 static uint16_t suh[N];
 static uint64_t random_state = 3;
 
@@ -29,8 +29,8 @@ static int make_moments(void **state)
         for (uint32_t i = 0; i < COLS; i++)
             x[i] = (float)(uniform() * (i == 7 ? 30 : 1)) + (i ? 0.6f * x[i - 1] : 0);
         for (uint32_t i = 0; i < COLS; i++)
-            for (uint32_t j = 0; j < COLS; j++)
-                moments[i * COLS + j] += (double)x[i] * (double)x[j];
+            for (uint32_t j = 0; j <= i; j++)
+                moments[i * (i + 1) / 2 + j] += (double)x[i] * (double)x[j];
     }
     for (uint32_t i = 0; i < N; i++)
         suh[i] = quant_float_to_half((float)(0.5 + uniform() / 2) * (i % 3 ? 1 : -1));
@@ -61,11 +61,11 @@ static void transform(const double *m)
     double sum = 0;
 
     for (uint32_t i = 0; i < N; i++)
-        for (uint32_t j = 0; j < N; j++)
-            want[i * N + j] = (i >= COLS || j >= COLS ? 0
-                               : m                    ? m[i * COLS + j]
-                                                      : i == j) *
-                              (double)quant_half_to_float(suh[i]) * (double)quant_half_to_float(suh[j]);
+        for (uint32_t j = 0; j <= i; j++) {
+            double x = i >= COLS ? 0 : m ? m[i * (i + 1) / 2 + j] : i == j;
+            want[i * N + j] = want[j * N + i] =
+                x * (double)quant_half_to_float(suh[i]) * (double)quant_half_to_float(suh[j]);
+        }
     for (uint32_t i = 0; i < N; i++)
         turn(want + i * N, 1);
     for (uint32_t i = 0; i < N; i++)

@@ -8,7 +8,7 @@
 
 struct trellis_source {
     const float *w;        // [rows, cols], one row per output
-    const double *moments; // [cols, cols]: the sum of x x^T over what is multiplied with w; NULL: not known
+    const double *moments; // of what is multiplied with w, as moments_entry has them; NULL: not known
     uint32_t rows, cols, bits;
     enum exl3_codebook codebook;
     float gain;    // trellis_gain

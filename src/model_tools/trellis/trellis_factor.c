@@ -46,11 +46,11 @@ static bool take(struct factor *f, uint32_t n, uint32_t *item)
 
 static double moment(const struct trellis_factor_source *s, uint32_t i, uint32_t j)
 {
-    uint32_t down = i > j ? i : j, across = i > j ? j : i;
+    size_t down = i > j ? i : j, across = i > j ? j : i;
 
     if (down >= s->cols)
         return 0;
-    return s->moments ? s->moments[(size_t)down * s->cols + across] : i == j;
+    return s->moments ? s->moments[down * (down + 1) / 2 + across] : i == j;
 }
 
 static void transform_block(struct factor *f, uint32_t down, uint32_t across)

@@ -7,7 +7,7 @@
 #include "base/thread_pool.h"
 
 struct trellis_factor_source {
-    const double *moments; // [cols, cols]: sums of x x^T; NULL: not known, all inputs count alike
+    const double *moments; // as moments_entry has them; NULL: not known, all inputs count alike
     const uint16_t *suh;   // [n_in]: the inputs' factors, halves
     uint32_t cols, n_in;   // n_in: padded to 128
 };
