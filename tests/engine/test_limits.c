@@ -259,6 +259,29 @@ static void strange_files_are_an_unknown_load(void **state)
     assert_true(load.cpu == SYSTEM_LOAD_UNKNOWN && !load.is_hot && !load.is_battery_low);
 }
 
+static void memory_is_available_within_the_control_group(void **state)
+{
+    const struct system_load_meter m = { .root = root };
+    (void)state;
+    write_file("/proc/meminfo", "MemTotal:  9000 kB\nMemFree: 1 kB\nMemAvailable:    400 kB\n");
+    assert_true(system_load_available(&m) == 400 * 1024);
+    write_file("/proc/self/cgroup", "0::/box\n");
+    write_file("/proc/self/statm", "100 60 20 1 0 50 0\n"); // pages: all, resident, backed by files
+    write_file("/sys/fs/cgroup/box/memory.max", "300000\n");
+    uint64_t own = 40 * (uint64_t)sysconf(_SC_PAGESIZE);
+    assert_true(system_load_available(&m) == 300000 - own);
+    write_file("/sys/fs/cgroup/box/memory.max", "500000\n");
+    write_file("/proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    100 kB\n");
+    assert_true(system_load_available(&m) == 100 * 1024);
+    write_file("/sys/fs/cgroup/box/memory.max", "1000\n"); // it was made smaller
+    assert_true(system_load_available(&m) == 0);
+    take_away("/proc/meminfo");
+    take_away("/proc/self/cgroup");
+    assert_true(system_load_available(&m) > (uint64_t)1 << 24); // a half of the machine's
+    take_away("/proc/self/statm");
+    take_away("/sys/fs/cgroup/box/memory.max");
+}
+
 static void heat_and_battery_are_found(void **state)
 {
     struct system_load_meter m = { .root = root };
@@ -539,6 +562,7 @@ int main(void)
         cmocka_unit_test(heat_is_one_preset_lower_for_a_minute),
         cmocka_unit_test(our_own_load_does_not_count),
         cmocka_unit_test(strange_files_are_an_unknown_load),
+        cmocka_unit_test(memory_is_available_within_the_control_group),
         cmocka_unit_test(heat_and_battery_are_found),
         cmocka_unit_test(a_share_of_the_time_changes_no_answer),
         cmocka_unit_test(a_step_waits_for_the_clock),

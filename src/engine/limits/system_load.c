@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/cgroup.h"
 #include "base/file.h"
 
 enum { PATH_BYTES = 1024, TEXT_BYTES = 65536, LOW_BATTERY = 20, MOST_TRIPS = 12, STAT_COLUMNS = 8 };
@@ -123,6 +124,33 @@ static double read_memory(const struct system_load_meter *m)
     if (!ok)
         return SYSTEM_LOAD_UNKNOWN;
     return share((double)total - (double)available - (double)own_kib(m), (double)total);
+}
+
+static uint64_t cgroup_limit(const struct system_load_meter *m)
+{
+    const char *root = m->root ? m->root : "";
+    char membership[PATH_BYTES], mount[PATH_BYTES];
+
+    snprintf(membership, sizeof membership, "%s/proc/self/cgroup", root);
+    snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
+    return cgroup_memory_bytes(membership, mount);
+}
+
+uint64_t system_load_available(const struct system_load_meter *m)
+{
+    struct buf text = { 0 };
+    uint64_t bytes = 0, limit = cgroup_limit(m), own = 1024 * own_kib(m);
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    if (read_text(m, "/proc/meminfo", &text) && read_field(buf_as_str(&text), "MemAvailable:", &bytes))
+        bytes *= 1024;
+    else
+        bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : 0;
+    buf_free(&text);
+    if (limit == 0)
+        return bytes;
+    limit -= own < limit ? own : limit;
+    return bytes < limit ? bytes : limit;
 }
 
 static bool read_number(const struct system_load_meter *m, const char *path, uint64_t *n)

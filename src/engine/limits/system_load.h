@@ -24,3 +24,6 @@ struct system_load_meter {
 
 // Takes less than a millisecond.
 struct system_load system_load_read(struct system_load_meter *m);
+// Bytes that this process could still take without paging, within its control group's limit; half of the
+// machine's memory where the system does not tell.
+uint64_t system_load_available(const struct system_load_meter *m);
