@@ -1,6 +1,7 @@
 // quantize_exl3.c - see quantize_exl3.h. The work is in model_tools: trellis/trellis_write.c,
 // imatrix_collect.c.
 #include "main/quantize_exl3.h"
+#include "engine/limits/system_load.h"
 #include "main/loading.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
@@ -10,6 +11,14 @@
 #include "model_tools/trellis/trellis_write.h"
 
 enum { CHUNK = 512 };
+
+struct calibration {
+    const struct settings *settings;
+    const char *input;
+    struct buf text;
+    struct thread_pool *pool;
+    struct progress *coding; // the bar that waits meanwhile
+};
 
 static struct ingot_engine *open_engine(const struct settings *s, const char *input)
 {
@@ -26,13 +35,13 @@ static struct ingot_engine *open_engine(const struct settings *s, const char *in
     return loading_open(&options);
 }
 
-static bool read_text(const struct settings *s, struct ingot_engine *engine, struct str text,
-                      struct moments *moments, struct err *err)
+static bool read_text(const struct calibration *c, struct ingot_engine *engine, struct moments *moments,
+                      struct err *err)
 {
     struct progress progress = { .what = "reading" };
     struct imatrix means = { 0 };
     struct eval_text chunks = { 0 };
-    const struct eval_text_source source = { text.at, text.n, CHUNK, s->n_chunks, false };
+    const struct eval_text_source source = { c->text.at, c->text.n, CHUNK, c->settings->n_chunks, false };
     struct imatrix_job job = { .engine = engine,
                                .text = &chunks,
                                .moments = moments,
@@ -47,20 +56,27 @@ static bool read_text(const struct settings *s, struct ingot_engine *engine, str
     return ok;
 }
 
-static bool calibrate(const struct settings *s, const char *input, struct moments *moments, struct err *err)
+// Half of the memory that is left beside the engine is for sums; the coder needs some of the rest.
+static bool calibrate(void *arg, uint32_t first, struct moments *moments, struct err *err)
 {
-    struct buf text = { 0 };
-    bool given, ok = loading_prompt(s, NULL, &text, &given);
-    struct ingot_engine *engine = ok ? open_engine(s, input) : NULL;
-    struct thread_pool *pool = engine ? thread_pool_create(thread_count_capped(s->n_threads)) : NULL;
+    const struct calibration *c = arg;
 
-    if (engine && !pool)
-        err_memory(err, "threads");
-    ok = pool && moments_create(moments, pool, err) && read_text(s, engine, buf_as_str(&text), moments, err);
-    thread_pool_destroy(pool);
+    progress_end(c->coding);
+    struct ingot_engine *engine = open_engine(c->settings, c->input);
+    struct moments_limits limits = { first, UINT32_MAX,
+                                     system_load_available(&(struct system_load_meter){ 0 }) / 2, c->pool };
+    bool ok = engine && moments_create(moments, &limits, err) && read_text(c, engine, moments, err);
+
     ingot_engine_close(engine);
-    buf_free(&text);
     return ok;
+}
+
+static bool prepare(struct calibration *c, struct err *err)
+{
+    bool given;
+
+    c->pool = thread_pool_create(thread_count_capped(c->settings->n_threads));
+    return c->pool ? loading_prompt(c->settings, NULL, &c->text, &given) : err_memory(err, "threads");
 }
 
 static bool write_folder(const struct settings *s, const struct trellis_options *options, struct err *err)
@@ -73,29 +89,31 @@ static bool write_folder(const struct settings *s, const struct trellis_options 
         fprintf(stderr,
                 "%s: %.1f MiB of tensors from %.1f; %u of %u coded with %u bits%s, a squared error of %.4f\n",
                 options->output, (double)r.bytes_out / 1048576.0, (double)r.bytes_in / 1048576.0, r.n_coded,
-                r.n_tensors, options->bits, options->moments ? " after a text" : "", r.error);
+                r.n_tensors, options->bits, options->calibrate ? " after a text" : "", r.error);
     return ok;
 }
 
 int quantize_exl3(const struct settings *s, const char *input, const char *output)
 {
     struct progress progress = { .what = "coding" };
-    struct moments moments = { 0 };
+    struct calibration calibration = { .settings = s, .input = input, .coding = &progress };
     struct err err = { 0 };
     struct trellis_options options = { .input = input,
                                        .output = output,
                                        .bits = s->exl3_bits,
                                        .head_bits = s->exl3_bits > 6 ? s->exl3_bits : 6,
-                                       .moments = s->file ? &moments : NULL,
                                        .device = s->device,
                                        .n_threads = s->n_threads,
                                        .progress = progress_callback,
-                                       .progress_arg = &progress };
+                                       .progress_arg = &progress,
+                                       .calibrate = s->file ? calibrate : NULL,
+                                       .calibrate_arg = &calibration };
 
     signals_name_file(input);
     signals_end_work();
-    bool ok = (!s->file || calibrate(s, input, &moments, &err)) && write_folder(s, &options, &err);
-    moments_free(&moments);
+    bool ok = (!s->file || prepare(&calibration, &err)) && write_folder(s, &options, &err);
+    thread_pool_destroy(calibration.pool);
+    buf_free(&calibration.text);
     if (ok)
         return out_finish();
     if (err.code != ERR_NONE) // else it has been told

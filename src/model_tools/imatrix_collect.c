@@ -16,6 +16,7 @@
 struct named_weight {
     const struct weight *weight;
     struct str name;
+    uint32_t layer;
 };
 
 struct collector {
@@ -43,7 +44,7 @@ static bool add_weight(struct collector *c, const struct weight *w, const char *
         mark ? arena_printf(c->m->arena, "%.*s%u%s", (int)(mark - gguf), gguf, layer, mark + 2) : NULL;
 
     if (name)
-        c->weights[c->n_weights++] = (struct named_weight){ w, str_from(name) };
+        c->weights[c->n_weights++] = (struct named_weight){ w, str_from(name), layer };
     return name != NULL;
 }
 
@@ -155,8 +156,10 @@ static bool add_moments(struct collector *c, const struct input_rows *rows, cons
 
     for (uint32_t i = 0; i < n_weights && c->moments; i++) {
         const struct named_weight *w = weights[i].weight ? named(c, weights[i].weight) : NULL;
-        if (w)
-            names[read.n_names++] = w->name;
+        if (!w)
+            continue;
+        names[read.n_names++] = w->name;
+        read.layer = w->layer;
     }
     return read.n_names == 0 || moments_add(c->moments, &read, err);
 }

@@ -11,7 +11,7 @@
 struct imatrix_job {
     struct ingot_engine *engine; // with room for a chunk and one token more
     const struct eval_text *text;
-    struct moments *moments; // of dense matrices, filled as well; or NULL
+    struct moments *moments; // of dense matrices, filled within their limits as well; or NULL
     // Called with the chunks read between steps; false ends the work with ERR_CANCELLED. May be NULL.
     bool (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;

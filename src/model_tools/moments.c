@@ -7,9 +7,9 @@
 // Rows are added so many at a time: their panels stay in a processor's cache.
 enum { WIDTH = RANK_UPDATE_WIDTH, ROWS = 128 };
 
-bool moments_create(struct moments *m, struct thread_pool *pool, struct err *err)
+bool moments_create(struct moments *m, const struct moments_limits *limits, struct err *err)
 {
-    *m = (struct moments){ .arena = arena_create((size_t)1 << 38), .pool = pool };
+    *m = (struct moments){ .arena = arena_create((size_t)1 << 38), .limits = *limits };
     return m->arena || err_memory(err, "sums of products of activations");
 }
 
@@ -94,8 +94,26 @@ static bool reserve_panels(struct moments *m, uint32_t n_cols)
     return m->panels != NULL;
 }
 
+// False where sums for these rows are neither there nor have room: the layers end before theirs.
+static bool has_room(struct moments *m, const struct moments_rows *rows)
+{
+    struct moments_limits *l = &m->limits;
+    const uint64_t bytes = (uint64_t)rows->n_cols * (rows->n_cols + 1) / 2 * sizeof(double);
+
+    if (rows->layer < l->first || rows->layer >= l->last)
+        return false;
+    if (moments_find(m, rows->names[0]))
+        return true;
+    if (bytes > l->bytes && rows->layer > l->first)
+        return l->last = rows->layer, false;
+    l->bytes -= bytes < l->bytes ? bytes : l->bytes;
+    return true;
+}
+
 bool moments_add(struct moments *m, const struct moments_rows *rows, struct err *err)
 {
+    if (!has_room(m, rows))
+        return true;
     double *sums = sums_of(m, rows);
 
     if (!sums || !reserve_panels(m, rows->n_cols))
@@ -104,10 +122,11 @@ bool moments_add(struct moments *m, const struct moments_rows *rows, struct err 
         struct moments_rows some = *rows;
         some.at += (size_t)first * rows->n_cols;
         some.n = rows->n - first < ROWS ? rows->n - first : ROWS;
-        thread_pool_run(m->pool, pack_panels, &(struct pack_work){ .rows = &some, .panels = m->panels });
+        thread_pool_run(m->limits.pool, pack_panels,
+                        &(struct pack_work){ .rows = &some, .panels = m->panels });
         rank_update(
             &(struct rank_update){ .c = sums, .p = m->panels, .n = rows->n_cols, .k = some.n, .sign = 1 },
-            m->pool);
+            m->limits.pool);
     }
     return true;
 }

@@ -25,9 +25,6 @@ static uint32_t padded(uint32_t n)
 {
     return (n + BLOCK - 1) / BLOCK * BLOCK;
 }
-}
-
-// ---- a matrix
 
 bool trellis_gain(uint32_t bits, enum exl3_codebook codebook, float *best, struct err *err)
 {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,19 +19,22 @@
 #include "text/json_memory.h"
 
 enum { MAX_COPIED = 1 << 28 };
+#define NO_LAYER UINT32_MAX
 
 // A tensor of the output's file: copied, or coded from a matrix.
 struct trellis_entry {
     const struct file_tensor *from;
-    const struct moments_entry *moments; // NULL: not known
-    uint32_t bits;                       // 0: copied
+    size_t at;                    // in the input
+    const struct weight_key *key; // what the matrix is
+    uint32_t layer, bits;         // NO_LAYER: the head; 0 bits: copied
 };
 
 struct write_job {
     const struct trellis_options *options;
     struct model_file *file;
     struct model model;
-    struct trellis_entry *entries; // one for each tensor of the input, in its order
+    struct trellis_entry *entries; // one for each tensor of the input: what is copied, layers, the head
+    struct moments moments;        // of the layers that are being coded
     struct thread_pool *pool;
     struct devices devices; // the first one searches
     struct file_writer out;
@@ -51,16 +55,12 @@ static void code_tensor(struct write_job *job, const struct file_tensor *t, cons
                         uint32_t layer)
 {
     struct trellis_entry *e = &job->entries[t - model_file_tensor_at(job->file, 0)];
-    const char *mark = strstr(k->gguf, "%u");
-    char name[128];
 
     if (t->n_dims != 2 || t->format > QUANT_BF16 || !str_ends(t->name, STR(".weight")))
         return;
-    snprintf(name, sizeof name, "%.*s%u%s", (int)(mark ? mark - k->gguf : 0), k->gguf, layer,
-             mark ? mark + 2 : "");
+    e->key = k;
+    e->layer = k->per_layer ? layer : NO_LAYER;
     e->bits = k->per_layer ? job->options->bits : job->options->head_bits;
-    if (job->options->moments && k->per_layer && !k->stack)
-        e->moments = moments_find(job->options->moments, str_from(name));
     job->total += t->dims[0] * t->dims[1];
 }
 
@@ -88,6 +88,14 @@ static void choose(struct write_job *job, const struct weight_key *k, uint32_t l
         code_tensor(job, j->parts[i], k, layer);
 }
 
+static int by_layer(const void *a, const void *b)
+{
+    const struct trellis_entry *x = a, *y = b;
+    uint64_t of_x = x->bits ? (uint64_t)x->layer + 1 : 0, of_y = y->bits ? (uint64_t)y->layer + 1 : 0;
+
+    return of_x != of_y ? (of_x < of_y ? -1 : 1) : x->at < y->at ? -1 : 1;
+}
+
 static bool choose_all(struct write_job *job, struct err *err)
 {
     const struct arch *arch = job->model.arch;
@@ -96,10 +104,11 @@ static bool choose_all(struct write_job *job, struct err *err)
     if (!job->entries)
         return err_memory(err, "a list of tensors");
     for (size_t i = 0; i < model_file_n_tensors(job->file); i++)
-        job->entries[i].from = model_file_tensor_at(job->file, i);
+        job->entries[i] = (struct trellis_entry){ .from = model_file_tensor_at(job->file, i), .at = i };
     for (uint32_t i = 0; i < arch->n_weights; i++)
         for (uint32_t l = 0; l < (arch->weights[i].per_layer ? job->model.config.n_layers : 1); l++)
             choose(job, &arch->weights[i], l);
+    qsort(job->entries, model_file_n_tensors(job->file), sizeof *job->entries, by_layer);
     return job->total > 0 || err_set(err, ERR_INPUT, "%s: no matrix in F32, F16 or BF16 that could be coded",
                                      job->options->input);
 }
@@ -190,6 +199,18 @@ static bool find_gain(struct write_job *job, uint32_t bits, struct err *err)
     return job->gains[bits] > 0 || trellis_gain(bits, EXL3_MUL1, &job->gains[bits], err);
 }
 
+static const double *moments_of(const struct write_job *job, const struct trellis_entry *e)
+{
+    const char *gguf = e->key->gguf, *mark = strstr(gguf, "%u");
+    char name[128];
+
+    if (e->layer == NO_LAYER || e->key->stack || !mark)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s%u%s", (int)(mark - gguf), gguf, e->layer, mark + 2);
+    const struct moments_entry *m = moments_find(&job->moments, str_from(name));
+    return m ? m->sums : NULL;
+}
+
 static bool write_code(struct write_job *job, const struct trellis_entry *e, struct err *err)
 {
     const uint64_t n = e->from->dims[0] * e->from->dims[1];
@@ -197,13 +218,13 @@ static bool write_code(struct write_job *job, const struct trellis_entry *e, str
     float *w = mem_alloc_array(n, sizeof *w);
     struct trellis_code code = { 0 };
     struct trellis_source source = { .w = w,
-                                     .moments = e->moments ? e->moments->sums : NULL,
+                                     .moments = moments_of(job, e),
                                      .rows = (uint32_t)e->from->dims[0],
                                      .cols = (uint32_t)e->from->dims[1],
                                      .bits = e->bits,
                                      .codebook = EXL3_MUL1,
                                      .gain = job->gains[e->bits],
-                                     .seed = (uint64_t)(e - job->entries) };
+                                     .seed = e->at };
     const struct trellis_workers workers = { job->devices.at[0], job->pool, goes_on, job };
 
     job->current = n;
@@ -224,6 +245,17 @@ static bool write_code(struct write_job *job, const struct trellis_entry *e, str
     return ok;
 }
 
+// The moments of a layer, and of those behind it that have room.
+static bool calibrate(struct write_job *job, uint32_t layer, struct err *err)
+{
+    const struct trellis_options *o = job->options;
+
+    if (!o->calibrate || layer == NO_LAYER || layer < job->moments.limits.last)
+        return true;
+    moments_free(&job->moments);
+    return o->calibrate(o->calibrate_arg, layer, &job->moments, err);
+}
+
 static bool write_tensors(struct write_job *job, struct err *err)
 {
     for (size_t i = 0; i < model_file_n_tensors(job->file); i++) {
@@ -234,6 +266,8 @@ static bool write_tensors(struct write_job *job, struct err *err)
             file_write(&job->out, e->from->data, e->from->bytes);
             continue;
         }
+        if (!calibrate(job, e->layer, err))
+            return false;
         if (!find_gain(job, e->bits, err) || !write_code(job, e, err))
             return err_prefix(err, "tensor %.*s", STR_ARG(e->from->name));
         job->done += e->from->dims[0] * e->from->dims[1];
@@ -382,6 +416,7 @@ bool trellis_write(const struct trellis_options *options, struct trellis_result 
     if (ok && job.result.n_coded)
         job.result.error /= job.result.n_coded;
     *result = job.result;
+    moments_free(&job.moments);
     thread_pool_destroy(job.pool);
     devices_close(&job.devices);
     mem_free(job.entries);
