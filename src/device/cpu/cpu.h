@@ -109,9 +109,10 @@ static inline void *cpu_base(const struct cpu_call *call, uint32_t operand) // N
     const struct operand *o = &call->command->operands[operand];
     return o->buffer ? (unsigned char *)o->buffer->host + o->offset : NULL;
 }
-static inline void *cpu_row(const struct cpu_call *call, uint32_t operand, uint32_t row)
+static inline void *cpu_row(const struct cpu_call *call, uint32_t operand, uint32_t row) // NULL when absent
 {
-    return (unsigned char *)cpu_base(call, operand) + row * call->command->operands[operand].row_bytes;
+    unsigned char *base = cpu_base(call, operand);
+    return base ? base + row * call->command->operands[operand].row_bytes : NULL;
 }
 static inline const struct weight *cpu_weight(const struct cpu_call *call, uint32_t operand)
 {
