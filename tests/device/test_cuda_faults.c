@@ -22,6 +22,8 @@ static struct ingot_engine *open_engine(struct ingot_error *error)
     o.device = fake.n_devices > 1 ? "cuda:0,cuda:1" : "cuda";
     o.stages = fake.n_devices > 1 ? "1" : NULL;
     o.n_sequences = 2;
+    o.n_context = 128; // small buffers: a thousand engines are opened
+    o.n_batch = 16;
     o.speculate = INGOT_SPECULATE_OFF; // by measured times, and steps are counted here
     return ingot_engine_open(&o, error);
 }

@@ -19,7 +19,8 @@ static struct ingot_engine *open_model(const char *model)
     o.model = model;
     o.device = "cuda";
     o.n_sequences = 2;
-    o.n_context = 64;
+    o.n_context = 64; // small buffers: a thousand engines are opened
+    o.n_batch = 16;
     o.speculate = INGOT_SPECULATE_OFF;
     struct ingot_engine *engine = ingot_engine_open(&o, &error);
     if (!engine)
