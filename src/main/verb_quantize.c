@@ -14,6 +14,7 @@ static bool find_overrides(const struct verb_call *call, struct quantize_options
 {
     const struct option_list *list = &call->settings->tensor_types;
     struct quantize_override *overrides = arena_alloc_array(call->arena, list->n + 1, sizeof *overrides);
+    struct err err;
 
     if (!overrides)
         fail("out of memory for --tensor-type");
@@ -26,6 +27,10 @@ static bool find_overrides(const struct verb_call *call, struct quantize_options
         }
         overrides[i] = (struct quantize_override){ arena_printf(call->arena, "%.*s", (int)at, list->at[i]),
                                                    list->at[i] + at + 1 };
+        if (!overrides[i].pattern || !quantize_override_check(&overrides[i], &err)) {
+            fail_usage("%s", overrides[i].pattern ? err.message : "out of memory for --tensor-type");
+            return false;
+        }
     }
     options->overrides = overrides;
     options->n_overrides = list->n;
@@ -112,6 +117,7 @@ int verb_quantize(const struct verb_call *call)
                                         .progress = progress_callback,
                                         .progress_arg = &progress,
                                         .on_tensor = s->dry_run ? print_tensor : NULL };
+    struct err err;
 
     if (s->exl3_bits && words->n != 2)
         return fail_usage("quantize --exl3: found %zu operand%s, expected two folders: INPUT OUTPUT",
@@ -124,6 +130,8 @@ int verb_quantize(const struct verb_call *call)
     options.input = words->at[0];
     options.output = s->dry_run ? NULL : words->at[1];
     options.type = words->at[words->n - 1];
+    if (!quantize_type_check(options.type, &err))
+        return fail_usage("%s", err.message);
     if (!find_overrides(call, &options))
         return STATUS_USAGE;
     signals_name_file(options.input);

@@ -41,5 +41,7 @@ int verb_synth(const struct verb_call *call)
     if (ok)
         return STATUS_OK;
     fail(err.message);
-    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
+    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED
+           : err.code == ERR_INPUT   ? STATUS_USAGE
+                                     : STATUS_ERROR;
 }

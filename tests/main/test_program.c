@@ -52,7 +52,11 @@ static void wrong_usage_is_status_2(void **state)
     expect_error("run -m @ -p x --no-chat --system y", 2, "--system");
     expect_error("run -m @", 2, "the prompt is empty");
     expect_error("quantize a b", 2, "found 2 operands, expected three");
+    expect_error("quantize @ b Q4_X", 2, "unknown type 'Q4_X'; known are F32 F16");
+    expect_error("quantize @ b Q4_0 --tensor-type ffn=Q4_X", 2, "'Q4_X' is no format that is written");
     expect_error("synth a", 2, "expected two");
+    expect_error("synth a b", 2, "unknown shape 'a'; known are toy");
+    expect_error("synth toy b --type Q4_X", 2, "unknown type 'Q4_X'");
     expect_error("bench -p 0 -n 0", 2, "no test is left");
     expect_error("bench -pg 5", 2, "expected two numbers");
     expect_error("bench --peer true", 2, "-m");

@@ -251,20 +251,12 @@ static bool sweep(struct eval_work *w)
 
 // ---- the verb
 
-static bool is_type(const char *name)
-{
-    for (size_t i = 0; quantize_type(i); i++)
-        if (!strcasecmp(name, quantize_type(i)))
-            return true;
-    return false;
-}
-
 static int check(const struct settings *s)
 {
     size_t n = (1 + s->eval_types.n) * (s->eval_pages.n ? s->eval_pages.n : 1) + 1;
 
     for (size_t i = 0; i < s->eval_types.n; i++)
-        if (!is_type(s->eval_types.at[i]))
+        if (!quantize_type_check(s->eval_types.at[i], NULL))
             return fail_usage("--types: found '%.40s'; 'ingot help quantize' lists the types",
                               s->eval_types.at[i]);
     if (s->eval_types.n && !s->model)

@@ -344,15 +344,15 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static bool check_type(const struct quantize_options *o, struct err *err)
+bool quantize_type_check(const char *type, struct err *err)
 {
     struct buf known = { 0 };
 
-    if (quantize_mix_find(o->type))
+    if (quantize_mix_find(type))
         return true;
     for (size_t i = 0; quantize_type(i); i++)
         buf_printf(&known, " %s", quantize_type(i));
-    err_set(err, ERR_INPUT, "unknown type '%.32s'; known are%s", o->type, known.at ? known.at : " none");
+    err_set(err, ERR_INPUT, "unknown type '%.32s'; known are%s", type, known.at ? known.at : " none");
     buf_free(&known);
     return false;
 }
@@ -361,7 +361,7 @@ static bool quantize_open(struct job *job, struct err *err)
 {
     const struct quantize_options *o = job->options;
 
-    if (!check_type(o, err))
+    if (!quantize_type_check(o->type, err))
         return false;
     job->mix = quantize_mix_find(o->type);
     if (o->output && same_file(o->input, o->output))

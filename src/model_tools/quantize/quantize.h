@@ -18,12 +18,14 @@
 // The types' names, the largest first, and behind them Q5_K, Q4_K and Q3_K for their _M mixes. NULL: there
 // are no more.
 const char *quantize_type(size_t i);
+bool quantize_type_check(const char *type, struct err *err); // one of them, any case
 
 // A format for the matrices whose names match. Of several that do the first wins.
 struct quantize_override {
     const char *pattern; // POSIX extended regular expression, any case, anywhere in the name that GGUF gives
     const char *type;    // a format, not a mix
 };
+bool quantize_override_check(const struct quantize_override *override, struct err *err); // of its type
 
 struct quantize_tensor { // of the output, with its source
     const struct file_tensor *from;

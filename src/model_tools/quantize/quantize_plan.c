@@ -233,18 +233,26 @@ void quantize_plan_formats(struct quantize_plan *plan, const struct quantize_mix
 
 // ---- what the user asks for by name
 
+bool quantize_override_check(const struct quantize_override *o, struct err *err)
+{
+    enum quant q;
+
+    return (quant_from_name(str_from(o->type), &q) && quantize_can_encode(q)) ||
+           err_set(err, ERR_INPUT,
+                   "--tensor-type %.80s=%.40s: '%.40s' is no format that is written; 'ingot help quantize' "
+                   "lists them, and mixes such as Q4_K_M are none",
+                   o->pattern, o->type, o->type);
+}
+
 static bool override_one(struct quantize_plan *plan, const struct quantize_override *o,
                          const regex_t *pattern, struct err *err)
 {
     enum quant q;
     size_t n = 0;
 
-    if (!quant_from_name(str_from(o->type), &q) || !quantize_can_encode(q))
-        return err_set(
-            err, ERR_INPUT,
-            "--tensor-type %.80s=%.40s: '%.40s' is no format that is written; 'ingot help quantize' "
-            "lists them, and mixes such as Q4_K_M are none",
-            o->pattern, o->type, o->type);
+    if (!quantize_override_check(o, err))
+        return false;
+    quant_from_name(str_from(o->type), &q);
     for (size_t i = 0; i < plan->n; i++) {
         struct quantize_entry *e = &plan->entries[i];
         char name[256];
