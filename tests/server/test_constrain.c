@@ -122,6 +122,10 @@ static const struct {
       "<|tool_call|>[{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}, "
       "{\"name\":\"ping\",\"arguments\":{}}]",
       "get({\"city\":\"x\"})ping({})" },
+    { CALLS_CAPITALS,
+      "<TOOLCALL>[{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}, "
+      "{\"name\":\"ping\",\"arguments\":{}}]</TOOLCALL>",
+      "get({\"city\":\"x\"})ping({})" },
     { CALLS_CHANNELS,
       "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
       "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",

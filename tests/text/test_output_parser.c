@@ -287,6 +287,19 @@ static void calls_behind_a_mark_with_bars(void **state)
     expect(CALLS_BARS, "<|tool_cal", "C(<|tool_cal)");
 }
 
+static void calls_between_marks_in_capitals(void **state)
+{
+    (void)state;
+    expect(CALLS_CAPITALS,
+           "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, "
+           "{\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>\n",
+           "T0:f({\"a\": [1]})T1:g({})");
+    expect(CALLS_CAPITALS, "Sure\n\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL>",
+           "C(Sure)T0:f({})");
+    expect(CALLS_CAPITALS, "<TOOLCALL>[]</TOOLCALL>none", "C(none)");
+    expect(CALLS_CAPITALS, "<TOOLCAL", "C(<TOOLCAL)");
+}
+
 static void calls_as_deepseek_writes_them(void **state)
 {
     (void)state;
@@ -410,6 +423,8 @@ static void styles_are_found_in_templates(void **state)
     assert_int_equal(tool_call_style_of(STR("x <|channel|> <tool_call> y")), CALLS_CHANNELS);
     assert_int_equal(tool_call_style_of(STR("respond only with <|tool_call|> followed by")), CALLS_BARS);
     assert_int_equal(tool_call_style_of(STR("\"List of tools: [\"")), CALLS_PYTHON);
+    assert_int_equal(tool_call_style_of(STR("use: <TOOLCALL>[{{\"name\": \"f\"}}]</TOOLCALL>")),
+                     CALLS_CAPITALS);
     assert_int_equal(tool_call_style_of(STR("Environment: ipython")), CALLS_NAKED);
     assert_int_equal(tool_call_style_of(STR("")), CALLS_TAGS);
 }
@@ -427,6 +442,7 @@ int main(void)
         cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),
         cmocka_unit_test(calls_in_a_list),
         cmocka_unit_test(calls_behind_a_mark_with_bars),
+        cmocka_unit_test(calls_between_marks_in_capitals),
         cmocka_unit_test(calls_as_deepseek_writes_them),
         cmocka_unit_test(naked_calls),
         cmocka_unit_test(python_calls_of_known_tools),

@@ -36,6 +36,7 @@ static const struct form {
     [CALLS_BRACES] = { "", "<|tool_call>call:", "", "<tool_call|>", "", "" },
     [CALLS_PYTHON] = { "<|tool_call_start|>[", "", NULL, "", ", ", "]<|tool_call_end|>" },
     [CALLS_BARS] = { "<|tool_call|>[", "", NULL, "", ", ", "]" },
+    [CALLS_CAPITALS] = { "<TOOLCALL>[", "", NULL, "", ", ", "]</TOOLCALL>" },
     [CALLS_CHANNELS] = { "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "",
                          "<|call|><|start|>assistant", "" },
 };
@@ -60,13 +61,13 @@ void constrain_example(enum tool_call_style style, struct buf *text)
 // ---- marks
 
 static const char *const marks[] = {
-    "<tool_call>",      "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",     "[ARGS]",
-    "<arg_key>",        "</arg_key>",   "<arg_value>",  "</arg_value>",  CALLS_BEGIN,
-    CALLS_END,          CALL_BEGIN,     CALL_END,       CALL_SEP,        "</think>",
-    "<|channel|>",      "<|message|>",  "<|start|>",    "<|end|>",       "<|call|>",
-    "<|constrain|>",    "[THINK]",      "[/THINK]",     "<|channel>",    "<channel|>",
-    "<|tool_call>",     "<tool_call|>", "<|\"|>",       "<|tool_call|>", "<|tool_call_start|>",
-    "<|tool_call_end|>"
+    "<tool_call>",       "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",     "[ARGS]",
+    "<arg_key>",         "</arg_key>",   "<arg_value>",  "</arg_value>",  CALLS_BEGIN,
+    CALLS_END,           CALL_BEGIN,     CALL_END,       CALL_SEP,        "</think>",
+    "<|channel|>",       "<|message|>",  "<|start|>",    "<|end|>",       "<|call|>",
+    "<|constrain|>",     "[THINK]",      "[/THINK]",     "<|channel>",    "<channel|>",
+    "<|tool_call>",      "<tool_call|>", "<|\"|>",       "<|tool_call|>", "<|tool_call_start|>",
+    "<|tool_call_end|>", "<TOOLCALL>",   "</TOOLCALL>"
 };
 
 static const char *first_mark(struct str text, size_t *at)

@@ -199,6 +199,10 @@ static enum parse_step enter_call(struct output_parser *p, struct output_piece *
         return read_python(p, piece);
     if (next == '{' && p->style != CALLS_BRACES)
         return tool_call_json_step(p, piece);
+    if (next == ']' && p->in_list) { // of no calls
+        p->mode = OUTPUT_AFTER_CALL;
+        return PARSE_GO_ON;
+    }
     if (form == CALL_PYTHON)
         return enter_python(p, piece, next);
     if (form == CALL_NAMED)

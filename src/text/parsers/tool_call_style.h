@@ -20,6 +20,7 @@ enum tool_call_style {
     CALLS_BRACES,   // <|tool_call>call:NAME{key:<|"|>text<|"|>,other:3}<tool_call|>: Gemma 4
     CALLS_PYTHON,   // <|tool_call_start|>[NAME(KEY=VALUE), ...]<|tool_call_end|>: LFM2
     CALLS_BARS, // <|tool_call|>[{"name", "arguments"}, ...]: Granite 3; <|/tool_call|> behind it: Phi-4-mini
+    CALLS_CAPITALS, // <TOOLCALL>[{"name", "arguments"}, ...]</TOOLCALL>: Nemotron Nano 2
     N_CALL_STYLES
 };
 
