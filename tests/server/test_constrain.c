@@ -227,12 +227,60 @@ static void reasoning_may_hold_anything_but_its_end(void **state)
     api_request_release(&ask);
 }
 
+static json_t *made(const char *name, const char *arguments)
+{
+    return json_pack("{s:s, s:{s:s, s:s}}", "id", "abcdefghi", "function", "name", name, "arguments",
+                     arguments);
+}
+
+// By the reader of the same family.
+static void calls_that_were_made_are_read_back(void **state)
+{
+    json_t *calls =
+        json_pack("[o, o]", made("get", "{\"city\": \"a \\\"b\\\"\", \"days\": 3}"), made("ping", "{}"));
+    struct api_request ask;
+
+    (void)state;
+    make_ask(&ask, "");
+    for (enum tool_call_style style = CALLS_TAGS; style < N_CALL_STYLES; style++) {
+        struct buf text = { 0 }, read = { 0 };
+        constrain_calls_text(style, calls, &text);
+        read_back(&ask, style, buf_as_str(&text).at, &read);
+        if (strcmp(buf_as_str(&read).at, "get({\"city\": \"a \\\"b\\\"\", \"days\": 3})ping({})") != 0)
+            fail_msg("family %d: '%s' is read as '%s'", style, text.at, read.at);
+        buf_free(&text);
+        buf_free(&read);
+    }
+    api_request_release(&ask);
+    json_decref(calls);
+}
+
+// Granite 3's and LFM2's templates show none.
+static void earlier_calls_have_the_familys_form(void **state)
+{
+    json_t *calls = json_pack("[o]", made("f", "{\"a\": [true, null], \"b\": {\"c\": \"x\"}}"));
+    struct buf text = { 0 };
+
+    (void)state;
+    constrain_calls_text(CALLS_PYTHON, calls, &text);
+    assert_string_equal(text.at, "<|tool_call_start|>[f(a=[True, None], b={\"c\": \"x\"})]<|tool_call_end|>");
+    text.n = 0;
+    constrain_calls_text(CALLS_BARS, calls, &text);
+    assert_string_equal(text.at,
+                        "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [true, null], \"b\": "
+                        "{\"c\": \"x\"}}}]");
+    buf_free(&text);
+    json_decref(calls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_grammar_allows_is_read_back),
         cmocka_unit_test(what_no_schema_allows_is_not_written),
         cmocka_unit_test(one_call_and_a_named_tool),
+        cmocka_unit_test(calls_that_were_made_are_read_back),
+        cmocka_unit_test(earlier_calls_have_the_familys_form),
         cmocka_unit_test(reasoning_may_hold_anything_but_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,32 +467,19 @@ static json_t *tools_as_text(json_t *tools, enum tool_call_style style, json_t *
     return taken(&text);
 }
 
-static json_t *calls_as_text(json_t *message)
+static json_t *calls_as_text(json_t *message, enum tool_call_style style)
 {
-    json_t *content = json_object_get(message, "content"), *call;
+    const char *content = json_string_value(json_object_get(message, "content"));
     struct buf text = { 0 };
-    size_t i;
 
-    if (json_is_string(content))
-        buf_text(&text, json_string_value(content));
-    json_array_foreach(json_object_get(message, "tool_calls"), i, call)
-    {
-        json_t *function = json_object_get(call, "function"),
-               *arguments = json_object_get(function, "arguments");
-        buf_printf(&text, "%s<tool_call>\n{\"name\": ", text.n ? "\n" : "");
-        buf_json(&text, json_object_get(function, "name"), JSON_ENCODE_ANY);
-        buf_text(&text, ", \"arguments\": ");
-        if (json_is_string(arguments))
-            buf_text(&text, json_string_value(arguments));
-        else
-            buf_json(&text, arguments, JSON_ENCODE_ANY);
-        buf_text(&text, "}\n</tool_call>");
-    }
+    if (content && *content)
+        buf_printf(&text, "%s\n", content);
+    constrain_calls_text(style, json_object_get(message, "tool_calls"), &text);
     return taken(&text);
 }
 
 // Turns calls and results into text, for templates that do not render them.
-static void describe_calls(json_t *messages)
+static void describe_calls(json_t *messages, enum tool_call_style style)
 {
     json_t *message;
     size_t i;
@@ -501,7 +488,7 @@ static void describe_calls(json_t *messages)
     {
         json_t *content = json_object_get(message, "content");
         if (json_object_get(message, "tool_calls")) {
-            json_object_set_new(message, "content", calls_as_text(message));
+            json_object_set_new(message, "content", calls_as_text(message, style));
             json_object_del(message, "tool_calls");
         } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") &&
                    json_is_string(content)) {
@@ -592,7 +579,7 @@ bool messages_for_template(struct api_request *request, const struct ingot_templ
     }
     name_results(to->list);
     if (!template->takes_calls)
-        describe_calls(to->list);
+        describe_calls(to->list, style);
     if (!template->takes_tools && request->tools && request->choice != CHOICE_NONE)
         describe_tools(to->list, request->tools, style);
     return true;

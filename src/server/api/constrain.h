@@ -21,6 +21,10 @@ bool constrain_answer(const struct api_request *request, const struct constrain_
 // Writes an example call in the form of the model family, with "..." for the values.
 void constrain_example(enum tool_call_style style, struct buf *text);
 
+// Writes calls that were made (as chat completions have them) in that form. LFM2's are in Python, and where a
+// family marks arguments up they stay an object.
+void constrain_calls_text(enum tool_call_style style, json_t *calls, struct buf *text);
+
 // Writes the rule "calls": one or more calls of the allowed tools.
 bool constrain_calls(const struct api_request *request, const struct constrain_options *options,
                      struct buf *gbnf, struct err *err);

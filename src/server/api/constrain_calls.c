@@ -6,6 +6,7 @@
 // express (limits on a string, references, other keywords) is kept by an object {"name", "arguments"} within
 // the same tags, which every parser of tags accepts. Marks that are control tokens are matched by token id.
 #include <string.h>
+#include "base/buf_json.h"
 #include "server/api/constrain.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/schema.h"
@@ -56,6 +57,97 @@ void constrain_example(enum tool_call_style style, struct buf *text)
         buf_printf(text, "{\"name\": \"...\", \"%s\": {...}}",
                    style == CALLS_NAKED ? "parameters" : "arguments");
     buf_printf(text, "%s%s", form->close, form->end);
+}
+
+// ---- calls that were made
+
+static void write_python(const json_t *value, struct buf *text)
+{
+    const char *key, *between = "";
+    json_t *item;
+    size_t i;
+
+    if (json_is_object(value)) {
+        buf_text(text, "{");
+        json_object_foreach((json_t *)(uintptr_t)value, key, item)
+        {
+            buf_printf(text, "%s\"%s\": ", between, key);
+            write_python(item, text);
+            between = ", ";
+        }
+        buf_text(text, "}");
+    } else if (json_is_array(value)) {
+        buf_text(text, "[");
+        json_array_foreach(value, i, item)
+        {
+            buf_text(text, i ? ", " : "");
+            write_python(item, text);
+        }
+        buf_text(text, "]");
+    } else if (json_is_boolean(value) || json_is_null(value)) {
+        buf_text(text, json_is_true(value) ? "True" : json_is_false(value) ? "False" : "None");
+    } else {
+        buf_json(text, value, JSON_ENCODE_ANY);
+    }
+}
+
+static void write_python_call(const char *name, json_t *arguments, struct buf *text)
+{
+    const char *key, *between = "";
+    json_t *value;
+
+    buf_printf(text, "%s(", name);
+    json_object_foreach(arguments, key, value)
+    {
+        buf_printf(text, "%s%s=", between, key);
+        write_python(value, text);
+        between = ", ";
+    }
+    buf_text(text, ")");
+}
+
+static void write_made_call(enum tool_call_style style, json_t *call, struct buf *text)
+{
+    json_t *function = json_object_get(call, "function"), *given = json_object_get(function, "arguments");
+    const char *name = json_string_value(json_object_get(function, "name")), *head = forms[style].head,
+               *words = json_string_value(given);
+    json_t *arguments = words ? json_loads(words, 0, NULL) : json_incref(given);
+
+    name = name ? name : "";
+    if (style == CALLS_PYTHON && json_is_object(arguments)) {
+        write_python_call(name, arguments, text);
+        json_decref(arguments);
+        return;
+    }
+    if (head)
+        buf_printf(text, "%s%s", name, head);
+    else
+        buf_printf(text, "{\"name\": \"%s\", \"%s\": ", name,
+                   style == CALLS_NAKED ? "parameters" : "arguments");
+    if (style == CALLS_ARGS_ID)
+        buf_printf(text, "%s[ARGS]", json_string_value(json_object_get(call, "id")));
+    if (words)
+        buf_text(text, words);
+    else
+        buf_json(text, arguments, JSON_ENCODE_ANY);
+    buf_text(text, head ? "" : "}");
+    json_decref(arguments);
+}
+
+void constrain_calls_text(enum tool_call_style style, json_t *calls, struct buf *text)
+{
+    const struct form *form = &forms[style];
+    json_t *call;
+    size_t i;
+
+    buf_text(text, form->begin);
+    json_array_foreach(calls, i, call)
+    {
+        buf_printf(text, "%s%s", i ? form->between : "", form->open);
+        write_made_call(style, call, text);
+        buf_text(text, form->close);
+    }
+    buf_text(text, form->end);
 }
 
 // ---- marks
