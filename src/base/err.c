@@ -50,6 +50,21 @@ bool err_prefix(struct err *err, const char *format, ...)
     return false;
 }
 
+static const struct err_option *flags_of_program;
+
+void err_options_set(const struct err_option *flags)
+{
+    flags_of_program = flags;
+}
+
+const char *err_option(const char *field)
+{
+    for (const struct err_option *o = flags_of_program; o && o->field; o++)
+        if (!strcmp(o->field, field))
+            return o->flag;
+    return field;
+}
+
 _Noreturn void check_failed(const char *file, int line, const char *what)
 {
     fprintf(stderr, "ingot: %s:%d: this must hold: %s (a bug in ingot; please report it)\n", file, line,

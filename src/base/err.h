@@ -40,6 +40,14 @@ bool err_set(struct err *err, enum err_code code, const char *format, ...) PRINT
 // Puts "prefix: " before the message, for example the file's name. Returns false.
 bool err_prefix(struct err *err, const char *format, ...) PRINTF_LIKE(2, 3);
 
+// What a message calls an option of the engine: a library's user reads the field, "n_context"; the program's
+// user reads the flag, "-c", since the program says its flags when it begins, before there are threads.
+struct err_option {
+    const char *field, *flag;
+};
+void err_options_set(const struct err_option *flags); // ends with field NULL
+const char *err_option(const char *field);
+
 static inline bool err_memory(struct err *err, const char *what)
 {
     return err_set(err, ERR_MEMORY, "out of memory for %s", what);

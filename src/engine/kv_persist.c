@@ -1,5 +1,6 @@
 // kv_persist.c - see kv_persist.h.
 #include "engine/kv_persist.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
 #include "engine/flight/flight_run.h"
@@ -275,7 +276,7 @@ bool kv_persist_open(struct engine *e, struct err *err)
     if (!o->cache_dir || e->loaded->model.arch->is_encoder) // of which nothing is kept
         return true;
     if (!e->kv.prefix)
-        return err_set(err, ERR_INPUT, "cache_dir needs the prefix cache, which is off");
+        return err_set(err, ERR_INPUT, "%s needs the prefix cache, which is off", err_option("cache_dir"));
     struct kv_store_options options = { .directory = o->cache_dir,
                                         .page_bytes = kv_persist_page_bytes(e),
                                         .limit_bytes = o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };

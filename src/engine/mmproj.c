@@ -3,6 +3,7 @@
 // A converter gives the language half of a vision model the architecture "llama", as any Llama. Only its
 // vocabulary tells the two apart.
 #include "engine/mmproj.h"
+#include "base/err.h"
 #include <dirent.h>
 #include <errno.h>
 #include <strings.h>
@@ -71,8 +72,8 @@ bool mmproj_find(const char *model, const struct model_file *file, const struct 
     list_folder(&c, n ? path : ".");
     if (c.n > 1 && !c.names.failed)
         log_line(LOG_WARN, "load",
-                 "%s: beside it are %u mmproj files (%s) and none is taken; name one with --mmproj", model,
-                 c.n, c.names.at);
+                 "%s: beside it are %u mmproj files (%s) and none is taken; name one with %s", model, c.n,
+                 c.names.at, err_option("mmproj"));
     bool found =
         c.n == 1 && snprintf(path, MMPROJ_PATH_BYTES, "%.*s%s", n, model, c.name) < MMPROJ_PATH_BYTES;
     buf_free(&c.names);

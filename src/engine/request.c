@@ -1,5 +1,6 @@
 // request.c - see request.h.
 #include "engine/request.h"
+#include "base/err.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/kv/kv_window.h"
@@ -59,13 +60,13 @@ static bool prompt_check(const struct request *r, const struct ingot_request_opt
         return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
     if (o->embed && r->n_prompt > e->loaded->n_context)
         return err_set(err, ERR_LIMIT,
-                       "the text has %u token%s and the context holds %u; shorten it or raise -c",
-                       r->n_prompt, str_plural(r->n_prompt), e->loaded->n_context);
+                       "the text has %u token%s and the context holds %u; shorten it or raise %s",
+                       r->n_prompt, str_plural(r->n_prompt), e->loaded->n_context, err_option("n_context"));
     if (!o->embed && r->n_prompt >= e->loaded->n_context)
         return err_set(
             err, ERR_LIMIT,
-            "the prompt has %u token%s and the context holds %u, the answer included; shorten it or raise -c",
-            r->n_prompt, str_plural(r->n_prompt), e->loaded->n_context);
+            "the prompt has %u token%s and the context holds %u, the answer included; shorten it or raise %s",
+            r->n_prompt, str_plural(r->n_prompt), e->loaded->n_context, err_option("n_context"));
     for (uint32_t i = 0; i < r->n_prompt; i++)
         if (r->tokens[i] >= e->loaded->model.config.n_vocab && !(sees && r->tokens[i] == INGOT_IMAGE_PLACE))
             return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->tokens[i],

@@ -1,5 +1,6 @@
 // session.c - see session.h.
 #include "engine/session.h"
+#include "base/err.h"
 #include "base/mem.h"
 #include "engine/kv/kv_state.h"
 #include "engine/kv/kv_window.h"
@@ -20,8 +21,8 @@ struct ingot_session *session_open(struct engine *e, struct err *err)
         return s;
     }
     if (s && tokens)
-        err_set(err, ERR_LIMIT, "sequences in use: all %u; free a session or raise n_sequences",
-                e->kv.n_slots);
+        err_set(err, ERR_LIMIT, "sequences in use: all %u; free a session or raise %s", e->kv.n_slots,
+                err_option("n_sequences"));
     else
         err_memory(err, "a session");
     mem_free(s);

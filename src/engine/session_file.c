@@ -1,5 +1,6 @@
 // session_file.c - see session_file.h.
 #include "engine/session_file.h"
+#include "base/err.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/flight/flight_run.h"
@@ -187,8 +188,8 @@ static bool head_read(const struct engine *e, struct str file, struct session_he
             err, ERR_INPUT,
             "a session of another model, device, version or cache type; its text has to be read again");
     if (h->n_tokens > e->loaded->n_context)
-        return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise n_context",
-                       h->n_tokens, e->loaded->n_context);
+        return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise %s",
+                       h->n_tokens, e->loaded->n_context, err_option("n_context"));
     uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) +
                  (uint64_t)h->n_tiles * sizeof(struct sha256) + h->n_pages * h->page_bytes +
                  (h->n_pages - first_window(e, h)) * kv_persist_window_bytes(e) + state_bytes(e, h) +
@@ -235,8 +236,8 @@ static bool fill(struct ingot_session *s, struct str file, const struct session_
         return false;
     kv_window_advance(&e->kv, s->slot, h->n_tokens);
     if (!engine_grow(e, s->slot, h->n_tokens))
-        return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens",
-                       h->n_tokens);
+        return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise %s", h->n_tokens,
+                       err_option("n_kv_tokens"));
     for (uint32_t i = 0; i < h->n_pages; i++, at += h->page_bytes)
         if (!flight_move(e, stage_page_move, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true,
                          err))

@@ -4,6 +4,7 @@
 // index is checked against the shards both ways, and a shard is a plain name in the same folder, never a
 // path. Values: see model_file.h.
 #include <dirent.h>
+#include "base/err.h"
 #include <errno.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -240,8 +241,8 @@ static bool is_missing(struct folder *f, const char *name)
     char path[MAX_PATH];
 
     if (join(f, STR("adapter_config.json"), path) && file_exists(path))
-        return err_set(f->err, ERR_INPUT,
-                       "%s: this is an adapter; give it with --lora, and the model with -m", f->path);
+        return err_set(f->err, ERR_INPUT, "%s: this is an adapter; give it with %s, and the model with %s",
+                       f->path, err_option("adapters"), err_option("model"));
     return err_set(f->err, ERR_NOT_FOUND,
                    "%s: no %s in this folder, beside the .safetensors file, which needs one", f->path, name);
 }

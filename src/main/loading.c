@@ -87,6 +87,29 @@ static const struct ingot_adapter *adapters_of(const struct option_list *list)
     return adapters;
 }
 
+const struct err_option loading_flags[] = {
+    { "model", "-m" },
+    { "device", "--device" },
+    { "stages", "--stages" },
+    { "n_context", "-c" },
+    { "n_sequences", "-np" },
+    { "n_kv_tokens", "--kv-tokens" },
+    { "n_batch", "-b" },
+    { "cache_type_k", "-ctk" },
+    { "cache_type_v", "-ctv" },
+    { "invariant", "--invariant" },
+    { "gemm", "--gemm" },
+    { "no_repack", "--no-repack" },
+    { "experts", "--experts" },
+    { "cache_dir", "--cache-dir" },
+    { "draft", "--draft" },
+    { "mmproj", "--mmproj" },
+    { "adapters", "--lora" },
+    { "limits", "--limits" },
+    { "n_tensor_parallel", "--tensor-parallel" },
+    { 0 },
+};
+
 struct ingot_engine_options loading_options(const struct settings *settings)
 {
     struct ingot_engine_options options = ingot_engine_defaults();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "ingot.h"
 #include "base/log.h"
+#include "base/err.h"
 #include "base/thread_pool.h"
 #include "main/loading.h"
 #include "main/model_lookup.h"
@@ -186,5 +187,6 @@ int main(int argc, char **argv)
 {
     signals_install();
     json_memory_watch();
+    err_options_set(loading_flags);
     return start(argc, argv);
 }

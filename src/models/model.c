@@ -1,5 +1,6 @@
 // model.c - binds a file to an architecture, and records a stage; see model.h and arch.h.
 #include "models/model.h"
+#include "base/err.h"
 #include <string.h>
 #include "base/mem.h"
 #include "device/tape_exchange.h"
@@ -123,8 +124,8 @@ static bool find_arch(struct model *m, struct err *err)
         return false;
     if (str_is(type, "adapter"))
         return err_set(err, ERR_INPUT,
-                       "%s: this is an adapter of a %.*s model; give it with --lora, and the model with -m",
-                       model_file_path(m->file), STR_ARG(name));
+                       "%s: this is an adapter of a %.*s model; give it with %s, and the model with %s",
+                       model_file_path(m->file), STR_ARG(name), err_option("adapters"), err_option("model"));
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?",
                        model_file_path(m->file), key);

@@ -289,7 +289,7 @@ static void what_is_wrong_is_said(void **state)
     o = options(0);
     o.model = both[0].path;
     assert_fails(ingot_engine_open(&o, &error), &error,
-                 "this is an adapter of a llama model; give it with --lora");
+                 "this is an adapter of a llama model; give it with adapters");
 }
 
 static int make_folder(void **state)

@@ -300,6 +300,9 @@ static void bad_options_are_refused(void **state)
         { { .model = MODEL("llama2"), .stages = "1,1" }, "stages \"1,1\"" },
         { { .model = MODEL("llama2"), .stages = "99" }, "stages \"99\"" },
         { { .model = MODEL("llama2"), .n_batch = 1u << 30 }, "n_batch" },
+        { { .model = MODEL("llama2"), .n_kv_tokens = 5 }, "n_kv_tokens is 5; want at least the context" },
+        { { .model = MODEL("mixtral"), .n_tensor_parallel = 2, .stages = "1" },
+          "n_tensor_parallel does not work with stages" },
         { { .model = MODEL("llama2"), .n_threads = 5000 }, "5000 threads" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -343,7 +343,7 @@ static void encoders_are_refused(void **state)
 
     o.model = SOURCE_DIR "/tests/golden/embed-bge";
     assert_null(ingot_engine_open(&o, &error));
-    assert_non_null(strstr(error.message, "--tensor-parallel does not cut encoders yet; leave it out"));
+    assert_non_null(strstr(error.message, "n_tensor_parallel does not cut encoders yet; leave it out"));
 }
 
 // What is told beforehand is what the ranks take: all weights once but those that every rank has.
@@ -402,7 +402,7 @@ static void options_that_do_not_go_with_it_are_named(void **state)
     struct ingot_engine_options o[] = { options_of(2), options_of(2), options_of(2), options_of(2),
                                         options_of(9) };
     static const char *const parts[] = {
-        "--stages", "--experts", "cpu and cpu:plain, which are not alike",
+        "stages", "experts", "cpu and cpu:plain, which are not alike",
         "devices \"cpu,cpu,cpu\" for 2 ranks; want one for each, or one for all",
         "n_tensor_parallel is 9; want at most 8"
     };

@@ -54,20 +54,20 @@ static void pages_that_fit_are_found_to_the_page(void **state)
     struct stage_shape fits = b.shape;
     fits.n_pages = 4 * 100; // 100 pages a sequence
     ask(&b, &fits, text);
-    assert_non_null(strstr(text, "or -c 1600"));
+    assert_non_null(strstr(text, "or n_context 1600"));
     fits.n_pages = 4 * 100 - 1; // a page too few
     ask(&b, &fits, text);
-    assert_non_null(strstr(text, "or -c 1584"));
+    assert_non_null(strstr(text, "or n_context 1584"));
     fits.n_pages = 3 * 512;
     ask(&b, &fits, text);
-    assert_non_null(strstr(text, "-ctk q8_0 -ctv q8_0; or 3 sequences; or -c 6144"));
+    assert_non_null(strstr(text, "cache_type_k q8_0 cache_type_v q8_0; or 3 sequences; or n_context 6144"));
     fits.n_pages = 1024; // of fp16: 1088 of q8_0 would need more
     ask(&b, &fits, text);
-    assert_non_null(strstr(text, "; or 2 sequences; or -c 4096"));
-    assert_non_null(strstr(text, "-ctk q8_0 -ctv q8_0 -c 7"));
+    assert_non_null(strstr(text, "; or 2 sequences; or n_context 4096"));
+    assert_non_null(strstr(text, "cache_type_k q8_0 cache_type_v q8_0 n_context 7"));
     b.shape.k_format = b.shape.v_format = fits.k_format = fits.v_format = KV_Q8_0;
     ask(&b, &fits, text);
-    assert_string_equal(text, "2 sequences; or -c 4096");
+    assert_string_equal(text, "2 sequences; or n_context 4096");
     release(&b);
 }
 
@@ -106,11 +106,11 @@ static void the_fewest_experts_leave(void **state)
         struct stage_shape away = b.shape;
         away.n_away = n;
         uint64_t room = need(&b.m, &away);
-        snprintf(want, sizeof want, "--experts cpu:%u", n);
+        snprintf(want, sizeof want, "experts cpu:%u", n);
         ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1ull << 40, NULL }, text);
         assert_non_null(strstr(text, want));
         ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 1000, NULL }, text); // no memory for them
-        assert_null(strstr(text, "--experts"));
+        assert_null(strstr(text, "experts"));
     }
     release(&b);
 }
@@ -131,10 +131,10 @@ static void devices_are_filled_in_their_order(void **state)
     for (int i = 0; i < 2; i++)
         room[i] = parts[i].weights + parts[i].pages + parts[i].scratch;
     ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0, NULL }, text);
-    assert_non_null(strstr(text, "-c 1600"));
+    assert_non_null(strstr(text, "n_context 1600"));
     room[1]--;
     ways_out(&(struct ways_request){ &b.m, &b.shape, room, 2, 0, NULL }, text);
-    assert_null(strstr(text, "-c 1600"));
+    assert_null(strstr(text, "n_context 1600"));
     release(&b);
 }
 
@@ -167,10 +167,10 @@ static void scratch_is_counted_to_the_byte(void **state)
         uint64_t room = rough.weights + rough.pages + found.scratch[0];
         assert_true(rough.scratch != found.scratch[0]);
         ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, &r }, text);
-        assert_non_null(strstr(text, "-c 1600"));
+        assert_non_null(strstr(text, "n_context 1600"));
         room--;
         ways_out(&(struct ways_request){ &b.m, &b.shape, &room, 1, 0, &r }, text);
-        assert_non_null(strstr(text, "-c 1584"));
+        assert_non_null(strstr(text, "n_context 1584"));
         release(&b);
     }
     devices_close(&d);

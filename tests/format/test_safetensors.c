@@ -305,7 +305,7 @@ static void bad_config_is_refused(void **state)
     save_tensors("model.safetensors", (uint64_t)RIGHT, "{}", 0);
     refuse("no config.json in this folder");
     save_text("adapter_config.json", "{}");
-    refuse("this is an adapter; give it with --lora");
+    refuse("this is an adapter; give it with adapters");
     unlink(path_of("adapter_config.json"));
     static const struct {
         const char *text, *part;

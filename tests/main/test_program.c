@@ -94,6 +94,18 @@ static void what_follows_run_is_a_model(void **state)
     expect_error("bench @ @", 2, "bench: found");
 }
 
+// The library's messages name its fields (tests/engine).
+static void messages_name_flags(void **state)
+{
+    (void)state;
+    expect(run_with("serve @ --port 0 --kv-tokens 5", ""), 1, "", "ingot: --kv-tokens is 5; want at least");
+    expect_error("run @ -p x -dev y", 1, "ingot: --device \"y\"; want auto, cpu");
+    expect_error("run @ -p x --stages y", 1, "ingot: --stages \"y\": want up to");
+    expect_error("run @ -p x --limits y", 1, "ingot: --limits: \"y\"; want conservative");
+    expect_error("run @ -p x --experts y", 1, "ingot: --experts \"y\": want cpu");
+    expect(run_with("run @ -p hello -c 4", ""), 1, "", "shorten it or raise -c");
+}
+
 // The name comes from a file that a stranger made.
 static void a_models_name_does_not_drive_the_terminal(void **state)
 {
@@ -576,6 +588,7 @@ int main(void)
         cmocka_unit_test(wrong_usage_is_status_2),
         cmocka_unit_test(a_record_is_replayed),
         cmocka_unit_test(what_follows_run_is_a_model),
+        cmocka_unit_test(messages_name_flags),
         cmocka_unit_test(a_models_name_does_not_drive_the_terminal),
         cmocka_unit_test(a_pasted_command_line_runs),
         cmocka_unit_test(too_many_threads_are_not_taken),

@@ -117,7 +117,7 @@ static void one_gpu_is_not_two_ranks(void **state)
         o.n_tensor_parallel = 2;
         assert_null(ingot_engine_open(&o, &error));
         assert_int_equal(error.code, INGOT_INPUT);
-        if (!strstr(error.message, "--tensor-parallel 2 wants 2 GPUs, and metal:0 would be several of them "
+        if (!strstr(error.message, "n_tensor_parallel 2 wants 2 GPUs, and metal:0 would be several of them "
                                    "(found: 1); leave it out"))
             fail_msg("%s: message '%s'", names[i], error.message);
     }

@@ -546,7 +546,7 @@ static void unknown_architectures_are_named(void **state)
         assert_true(str_ends(str_from(message), str_from(strange[i][1])));
     }
     gguf_refused((struct change){ .model = "llama3", .key = "general.architecture", .text = "clip" },
-                 "these are a model's eyes, for --mmproj; -m wants the model");
+                 "these are a model's eyes; give them as mmproj");
     buf_free(&lines);
 }
 

@@ -39,7 +39,7 @@ static uint32_t ranks_at_most(const char *path)
     else if (strstr(err.message, "does not cut"))
         n = 0;
     else
-        assert_non_null(strstr(err.message, "--tensor-parallel 2 wants one for each rank"));
+        assert_non_null(strstr(err.message, "n_tensor_parallel 2 wants one for each rank"));
     model_release(&m);
     model_file_close(file);
     return n;
@@ -130,7 +130,7 @@ static void codes_of_exl3_are_refused(void **state)
 
     assert_null(ingot_engine_open(&o, &error));
     assert_int_equal(error.code, INGOT_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "--tensor-parallel does not cut weights of EXL3 yet"));
+    assert_non_null(strstr(error.message, "n_tensor_parallel does not cut weights of EXL3 yet"));
 }
 
 // ---- formats
@@ -302,11 +302,11 @@ static void too_many_ranks_are_told(void **state)
     assert_ok(random_model_file(&made, &err), &err);
     assert_true(cannot_open(path, 2,
                             "layer 0 has 1 groups of 2 KV heads, as blocks of 256 columns need them, to "
-                            "share, and --tensor-parallel 2 wants one for each rank"));
+                            "share, and n_tensor_parallel 2 wants one for each rank"));
     made.type = "Q8_0";
     assert_ok(random_model_file(&made, &err), &err);
     assert_false(cannot_open(path, 2, ""));
-    assert_true(cannot_open(path, 3, "layer 0 has 2 KV heads to share, and --tensor-parallel 3"));
+    assert_true(cannot_open(path, 3, "layer 0 has 2 KV heads to share, and n_tensor_parallel 3"));
     assert_true(cannot_open(path, 9, "n_tensor_parallel is 9; want at most 8"));
     unlink(path);
 }

@@ -773,7 +773,7 @@ static void a_device_without_kernels_says_so(void **state)
         else
             op_experts_down(t, (struct experts_down){ .down = &nothing });
         assert_false(tape_seal(t, &err));
-        assert_non_null(strstr(err.message, "experts have no kernels on this device yet; use --device cpu"));
+        assert_non_null(strstr(err.message, "experts have no kernels on this device yet; use device cpu"));
         tape_destroy(t);
         device_close(d);
     }

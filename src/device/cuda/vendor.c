@@ -1,5 +1,6 @@
 // vendor.c - see vendor.h. Names, numbers and layouts are those of cuBLAS 11 or later.
 #include "device/cuda/vendor.h"
+#include "base/err.h"
 #include <dlfcn.h>
 #include "base/mem.h"
 
@@ -54,12 +55,14 @@ struct vendor *vendor_open(cu_stream stream, struct err *err)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library)
         err_set(err, ERR_UNSUPPORTED,
-                "--gemm vendor: found no libcublas.so.13, .12 or .11; install cuBLAS or use --gemm own");
+                "%s vendor: found no libcublas.so.13, .12 or .11; install cuBLAS or use own",
+                err_option("gemm"));
     else if (!find(v, library))
         err_set(err, ERR_UNSUPPORTED,
-                "--gemm vendor: the installed cuBLAS lacks a function; want version 11 or later");
+                "%s vendor: the installed cuBLAS lacks a function; want version 11 or later",
+                err_option("gemm"));
     else if (v->create(&v->handle) != 0 || v->set_stream(v->handle, stream) != 0)
-        err_set(err, ERR_DEVICE, "--gemm vendor: cuBLAS does not start on this device");
+        err_set(err, ERR_DEVICE, "%s vendor: cuBLAS does not start on this device", err_option("gemm"));
     else
         return v;
     vendor_close(v);

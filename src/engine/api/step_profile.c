@@ -1,5 +1,6 @@
 // step_profile.c - see step_profile.h.
 #include "engine/api/step_profile.h"
+#include "base/err.h"
 #include <math.h>
 #include <string.h>
 #include "base/clock.h"
@@ -139,7 +140,8 @@ static bool check_shape(const struct profiling *w, struct err *err)
 
     if (e->loaded->group && !group_goes_ahead(e->loaded->group))
         return err_set(err, ERR_UNSUPPORTED,
-                       "ranks that exchange through the host have no profile; leave out --tensor-parallel");
+                       "ranks that exchange through the host have no profile; leave out %s",
+                       err_option("n_tensor_parallel"));
     if (s->n_rows == 0 || s->n_sequences == 0 || (uint64_t)s->n_rows * s->n_sequences > e->batch->max_rows ||
         s->n_sequences > e->batch->max_outputs || s->n_sequences > e->kv.n_slots)
         return err_set(err, ERR_INPUT, "a step of %u sequences with %u rows each; a step holds %u rows of %u",
@@ -157,8 +159,8 @@ static bool take_tapes(struct profiling *w, struct err *err)
     for (uint32_t i = 0; i < l->n_stages; i++) {
         struct stage *s = &l->stages[i];
         if (s->away)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "experts elsewhere have no profile yet; leave out --experts");
+            return err_set(err, ERR_UNSUPPORTED, "experts elsewhere have no profile yet; leave out %s",
+                           err_option("experts"));
         struct bucket *b = stage_bucket(s, w->step->n_rows, w->step->n_outputs, err);
         if (!b)
             return false;

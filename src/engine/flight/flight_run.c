@@ -66,7 +66,7 @@ const char *flight_in_turn(const struct engine *e, const struct stage_shape *sha
     if (l->devices.experts)
         return "the experts are elsewhere";
     if (l->options.draft || shape->drafts)
-        return "drafts need the step before; --speculate off does without them";
+        return "drafts need the step before";
     if (l->model.arch->is_encoder)
         return "an encoder reads a text in one step";
     if (!any_host_link(&l->devices))

@@ -1,5 +1,6 @@
 // usage_limits.c - see usage_limits.h. One table names the keys, reads and prints them.
 #include "engine/limits/usage_limits.h"
+#include "base/err.h"
 #include <stddef.h>
 #include <stdio.h>
 #include "base/str.h"
@@ -73,18 +74,19 @@ static bool read_pair(struct usage_limits *l, struct str pair, struct err *err)
     for (uint32_t i = 0; i < N_KEYS; i++) {
         if (!str_is(name, keys[i].name))
             continue;
-        return read_value(l, &keys[i], value) || err_set(err, ERR_INPUT, "limits: %s is \"%.*s\"; want %s",
-                                                         keys[i].name, STR_ARG(value), keys[i].want);
+        return read_value(l, &keys[i], value) ||
+               err_set(err, ERR_INPUT, "%s: %s is \"%.*s\"; want %s", err_option("limits"), keys[i].name,
+                       STR_ARG(value), keys[i].want);
     }
     if (str_is(name, "power") && (str_is(value, "on") || str_is(value, "off"))) {
         l->no_power = str_is(value, "off");
         return true;
     }
     return err_set(err, ERR_INPUT,
-                   "limits: \"%.*s\"; want conservative, balanced or aggressive, and then any of memory, "
+                   "%s: \"%.*s\"; want conservative, balanced or aggressive, and then any of memory, "
                    "compute, nice, io, interval, batch, cpu, gpu, ram, check, pause and power=off, as in "
                    "balanced,compute=0.5,batch=2",
-                   STR_ARG(pair));
+                   err_option("limits"), STR_ARG(pair));
 }
 
 static bool read_preset(struct usage_limits *l, struct str name)

@@ -1,5 +1,6 @@
 // load.c - opens the model and the devices and makes the engine.
 #include <stddef.h>
+#include "base/err.h"
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -227,7 +228,8 @@ static bool open_model(struct engine_loaded *l, struct err *err)
 static bool refuse_ranks(const struct ingot_engine_options *options, struct err *err)
 {
     return !load_split_is_asked(options) ||
-           err_set(err, ERR_UNSUPPORTED, "plan knows no ranks of a layer yet; leave out --tensor-parallel");
+           err_set(err, ERR_UNSUPPORTED, "plan knows no ranks of a layer yet; leave out %s",
+                   err_option("n_tensor_parallel"));
 }
 
 // What its stages take; the placement is the plan's.

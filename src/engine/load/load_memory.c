@@ -1,5 +1,6 @@
 // load_memory.c - see load_memory.h.
 #include "engine/load/load_memory.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "engine/load/load_split.h"
 #include "engine/stage/outline.h"
@@ -95,7 +96,8 @@ static bool say_ways(const struct engine_loaded *l, const struct stage_shape *sh
     uint64_t room[MAX_DEVICES];
 
     if (l->remote)
-        return err_set(err, why.code, "%s; use more ranks, other --stages, or a smaller model", why.message);
+        return err_set(err, why.code, "%s; use more ranks, other %s, or a smaller model", why.message,
+                       err_option("stages"));
     if (l->n_parts)
         return err_set(err, why.code, "%s; use more ranks, or a smaller model", why.message);
     struct ways_request asked = ways_request_of(&l->devices, &l->model, shape, room);

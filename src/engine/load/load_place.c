@@ -1,5 +1,6 @@
 // load_place.c - see load_place.h.
 #include "engine/load/load_place.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/options.h"
@@ -21,14 +22,13 @@ static bool check_ranks(const struct engine_loaded *l, struct err *err)
     uint32_t n = ranks_n(l->remote->ranks);
 
     if (l->devices.n > 1)
-        return err_set(err, ERR_INPUT,
-                       "--device names %u devices; a rank takes one: start a rank for each of them",
-                       l->devices.n);
+        return err_set(err, ERR_INPUT, "%s names %u devices; a rank takes one: start a rank for each of them",
+                       err_option("device"), l->devices.n);
     if (l->options.cache_dir)
-        return err_set(
-            err, ERR_UNSUPPORTED,
-            "--cache-dir does not work with several ranks yet, since each has the pages of its own "
-            "layers; leave it out");
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s does not work with several ranks yet, since each has the pages of its own "
+                       "layers; leave it out",
+                       err_option("cache_dir"));
     return n <= l->model.config.n_layers ||
            err_set(err, ERR_INPUT, "%u ranks for a model of %u layer%s; want a rank for a layer at most", n,
                    l->model.config.n_layers, str_plural(l->model.config.n_layers));
@@ -241,8 +241,8 @@ static bool plan_wider(struct engine *e, struct stage_shape *shape, const struct
     if (best == WAY_EXPERTS)
         log_line(LOG_WARN, "place",
                  "%s has no room for all: the experts of the last %u layer%s stay in the host's memory "
-                 "(--experts cpu:%u; --experts none refuses instead)",
-                 l->devices.at[0]->name, n_away, str_plural(n_away), n_away);
+                 "(%s cpu:%u; none refuses instead)",
+                 l->devices.at[0]->name, n_away, str_plural(n_away), err_option("experts"), n_away);
     else
         log_line(LOG_WARN, "place", "%s has no room for all: the processor computes layers %u to %u",
                  l->devices.at[0]->name, l->placement.layers[l->placement.n - 1].first,

@@ -1,5 +1,6 @@
 // load_shape.c - see load_shape.h.
 #include "engine/load/load_shape.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
 #include "engine/flight/flight_run.h"
@@ -20,7 +21,8 @@ static const double LARGE = 8e9; // weights
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
 {
-    return value <= most || err_set(err, ERR_INPUT, "%s is %u; want at most %u", what, value, most);
+    return value <= most ||
+           err_set(err, ERR_INPUT, "%s is %u; want at most %u", err_option(what), value, most);
 }
 
 static uint32_t choose_outputs(const struct engine_loaded *l)
@@ -94,8 +96,8 @@ bool load_kv_make(struct engine *e, struct err *err)
     uint32_t n_pages = kv_pages_of(o->n_kv_tokens), n_context = e->loaded->n_context;
 
     if (n_pages && n_pages < kv_pages_of(n_context))
-        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens,
-                       n_context);
+        return err_set(err, ERR_INPUT, "%s is %u; want at least the context, %u", err_option("n_kv_tokens"),
+                       o->n_kv_tokens, n_context);
     if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, n_context, n_pages, err))
         return false;
     uint32_t n_spare = e->is_drafter ? e->kv.n_slots : speculate_spare_states(&e->speculation, e->kv.n_slots),
@@ -183,8 +185,8 @@ static void say_what_ranks_leave_out(const struct engine_loaded *l)
 {
     if (l->n_parts && l->model.drafts && l->options.speculate != INGOT_SPECULATE_OFF && !l->options.draft)
         log_line(LOG_INFO, "load",
-                 "the model's layer that drafts tokens is left out with --tensor-parallel; drafts come from "
-                 "the text");
+                 "the model's layer that drafts tokens is left out with %s; drafts come from the text",
+                 err_option("n_tensor_parallel"));
 }
 
 bool load_shape_choose(const struct engine *e, struct stage_shape *shape, struct err *err)

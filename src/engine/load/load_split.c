@@ -1,5 +1,6 @@
 // load_split.c - see load_split.h.
 #include "engine/load/load_split.h"
+#include "base/err.h"
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,16 +27,16 @@ static bool check_options(const struct engine_loaded *l, struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
     const char *what = l->remote                                                 ? "mpirun"
-                       : is_given(o->stages)                                     ? "--stages"
-                       : is_given(o->experts) && strcmp(o->experts, "none") != 0 ? "--experts"
+                       : is_given(o->stages)                                     ? err_option("stages")
+                       : is_given(o->experts) && strcmp(o->experts, "none") != 0 ? err_option("experts")
                                                                                  : NULL;
 
     if (what)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "--tensor-parallel does not work with %s yet; leave out one of them", what);
+        return err_set(err, ERR_UNSUPPORTED, "%s does not work with %s yet; leave out one of them",
+                       err_option("n_tensor_parallel"), what);
     return o->n_tensor_parallel <= EXCHANGE_RANKS ||
-           err_set(err, ERR_INPUT, "n_tensor_parallel is %u; want at most %d", o->n_tensor_parallel,
-                   EXCHANGE_RANKS);
+           err_set(err, ERR_INPUT, "%s is %u; want at most %d", err_option("n_tensor_parallel"),
+                   o->n_tensor_parallel, EXCHANGE_RANKS);
 }
 
 bool load_split_make(struct engine_loaded *l, struct err *err)
@@ -65,8 +66,8 @@ bool load_split_check_devices(const struct engine_loaded *l, struct err *err)
     for (uint32_t i = 1; i < d->n; i++)
         if (!devices_are_alike(d->at[0], d->at[i]))
             return err_set(err, ERR_INPUT,
-                           "--tensor-parallel %u on %s and %s, which are not alike; want devices of one kind",
-                           l->n_parts, d->at[0]->name, d->at[i]->name);
+                           "%s %u on %s and %s, which are not alike; want devices of one kind",
+                           err_option("n_tensor_parallel"), l->n_parts, d->at[0]->name, d->at[i]->name);
     return true;
 }
 
@@ -130,7 +131,7 @@ static struct communicator_shape communicator_shape(const struct engine_loaded *
 static bool keeps_rows_apart(const struct engine_loaded *l, struct err *err)
 {
     return !l->options.invariant || l->n_parts <= 2 ||
-           err_set(err, ERR_UNSUPPORTED, "--invariant, and more than two ranks");
+           err_set(err, ERR_UNSUPPORTED, "%s, and more than two ranks", err_option("invariant"));
 }
 
 static bool all_reach_each_other(struct device *const *ranks, uint32_t n)

@@ -1,5 +1,6 @@
 // rank_facts.c - see rank_facts.h.
 #include "engine/load/rank_facts.h"
+#include "base/err.h"
 #include "engine/kv_persist.h"
 #include "engine/stage/remote.h"
 #include "models/arch.h"
@@ -45,5 +46,5 @@ bool rank_facts_fit(const struct engine_loaded *l, struct err *err)
 
     return !l->remote || (!o->draft && o->n_adapters == 0) ||
            err_set(err, ERR_UNSUPPORTED, "%s on several hosts is not possible yet; leave out %s",
-                   o->draft ? "a draft model" : "an adapter", o->draft ? "--draft" : "--lora");
+                   o->draft ? "a draft model" : "an adapter", err_option(o->draft ? "draft" : "adapters"));
 }

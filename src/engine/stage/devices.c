@@ -1,5 +1,6 @@
 // devices.c - see devices.h.
 #include "engine/stage/devices.h"
+#include "base/err.h"
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
@@ -88,9 +89,9 @@ static struct device *open_one(struct str name, const struct ingot_engine_option
     if (str_is(name, "auto"))
         return open_auto(o, err);
     err_set(err, ERR_UNSUPPORTED,
-            "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N, or several of them "
+            "%s \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N, or several of them "
             "as in cuda:0,cpu",
-            STR_ARG(name));
+            err_option("device"), STR_ARG(name));
     return NULL;
 }
 
@@ -123,11 +124,10 @@ static bool open_experts(struct devices *d, const struct ingot_engine_options *o
     uint64_t n = UINT32_MAX;
 
     if (!read_experts(str_from(o->experts), &name, &n))
-        return err_set(
-            err, ERR_INPUT,
-            "experts \"%s\": want cpu, cpu:N for those of the last N layers, or none to keep them on "
-            "the device",
-            o->experts);
+        return err_set(err, ERR_INPUT,
+                       "%s \"%s\": want cpu, cpu:N for those of the last N layers, or none to keep them on "
+                       "the device",
+                       err_option("experts"), o->experts);
     return devices_add_experts(d, o, name, n < UINT32_MAX ? (uint32_t)n : UINT32_MAX, err);
 }
 
@@ -174,10 +174,11 @@ static bool check_apart(const struct devices *d, bool is_named, uint32_t n, stru
         return true;
     if (!is_named)
         return err_set(err, ERR_INPUT,
-                       "--tensor-parallel %u wants %u GPUs, and %s would be several of them (found: %u); "
+                       "%s %u wants %u GPUs, and %s would be several of them (found: %u); "
                        "%sleave it out",
-                       n, n, last->name, on_cuda ? cuda_n_devices(&none) : metal_n_devices(&none),
-                       on_cuda ? "name one for each, as in --device cuda:0,cuda:1, or " : "");
+                       err_option("n_tensor_parallel"), n, n, last->name,
+                       on_cuda ? cuda_n_devices(&none) : metal_n_devices(&none),
+                       on_cuda ? "name one for each, as in cuda:0,cuda:1, or " : "");
     log_line(LOG_WARN, "load", "%s has several of the %u ranks, which is slower than one device alone",
              last->name, n);
     return true;

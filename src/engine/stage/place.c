@@ -1,5 +1,6 @@
 // place.c - see place.h.
 #include "engine/stage/place.h"
+#include "base/err.h"
 #include "base/log.h"
 #include "engine/stage/away.h"
 #include "engine/stage/devices.h"
@@ -21,8 +22,8 @@ static bool read_borders(struct placement *p, const char *text, uint32_t n_layer
         if (!str_to_u64(str_from_to(rest, 0, end), &at) || at <= first || at >= n_layers ||
             p->n + 2 > MAX_STAGES)
             return err_set(err, ERR_INPUT,
-                           "stages \"%s\": want up to %d rising layer numbers from 1 to %u, as in 4,8", text,
-                           MAX_STAGES - 1, n_layers - 1);
+                           "%s \"%s\": want up to %d rising layer numbers from 1 to %u, as in 4,8",
+                           err_option("stages"), text, MAX_STAGES - 1, n_layers - 1);
         p->layers[p->n++] = (struct layer_range){ first, (uint32_t)at };
         first = (uint32_t)at;
         rest = str_from_to(rest, end + (comma != SIZE_MAX), rest.n);
@@ -39,9 +40,9 @@ bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, u
         return false;
     if (n_devices > 1 && p->n != n_devices)
         return err_set(err, ERR_INPUT,
-                       "stages \"%s\" are %u and %u devices are named; want a stage for each device, or one "
+                       "%s \"%s\" are %u and %u devices are named; want a stage for each device, or one "
                        "device for all",
-                       borders ? borders : "", p->n, n_devices);
+                       err_option("stages"), borders ? borders : "", p->n, n_devices);
     for (uint32_t i = 0; i < p->n && n_devices > 1; i++)
         p->device[i] = i;
     return true;
@@ -71,8 +72,9 @@ bool place_borders_fit(const struct placement *p, const struct model *m, struct 
                 return err_set(
                     err, ERR_UNSUPPORTED,
                     "%s: layer %u reads K and V of layer %u, and a stage begins between them, at %u; "
-                    "use one device, or --stages with other borders",
-                    model_file_path(m->file), l, m->layer_configs[l].pages_of, p->layers[i].first);
+                    "use one device, or %s with other borders",
+                    model_file_path(m->file), l, m->layer_configs[l].pages_of, p->layers[i].first,
+                    err_option("stages"));
     }
     return true;
 }

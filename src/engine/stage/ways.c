@@ -2,6 +2,7 @@
 // least, number for which the layers fit, found by bisection. Layers of several devices fit by rough sums, as
 // the planner has them.
 #include "engine/stage/ways.h"
+#include "base/err.h"
 #include <math.h>
 #include <stdarg.h>
 #include "models/arch.h"
@@ -133,9 +134,10 @@ static void add_smaller_pages(struct ways *w)
         return;
     uint32_t n = most_pages(w->r, shape, shape.n_slots);
     if (n == shape.max_pages)
-        add(w, "-ctk q8_0 -ctv q8_0");
+        add(w, "%s q8_0 %s q8_0", err_option("cache_type_k"), err_option("cache_type_v"));
     else if (n >= LEAST_PAGES)
-        add(w, "-ctk q8_0 -ctv q8_0 -c %u", n * PAGE_TOKENS);
+        add(w, "%s q8_0 %s q8_0 %s %u", err_option("cache_type_k"), err_option("cache_type_v"),
+            err_option("n_context"), n * PAGE_TOKENS);
 }
 
 static void add_fewer_sequences(struct ways *w)
@@ -155,7 +157,7 @@ static void add_shorter_context(struct ways *w)
     uint32_t n = most_pages(w->r, *w->r->shape, w->r->shape->n_slots);
 
     if (n >= LEAST_PAGES && n < w->r->shape->max_pages)
-        add(w, "-c %u", n * PAGE_TOKENS);
+        add(w, "%s %u", err_option("n_context"), n * PAGE_TOKENS);
 }
 
 static bool fits_away(const struct ways_request *r, uint32_t n_away)
@@ -184,7 +186,7 @@ static void add_experts(struct ways *w)
     uint32_t n = ways_fewest_away(w->r);
 
     if (n)
-        add(w, "--experts cpu:%u", n);
+        add(w, "%s cpu:%u", err_option("experts"), n);
 }
 
 // What weights may take beside the rest, and the bits that this leaves for each.

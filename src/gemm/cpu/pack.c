@@ -1,6 +1,7 @@
 // pack.c - see pack.h. All threads pack panels. A weight stays as it is where this CPU has no panel kernels
 // for it.
 #include "gemm/cpu/pack.h"
+#include "base/err.h"
 #include <stdatomic.h>
 #include "gemm/cpu/panel.h"
 #include "gemm/cpu/product.h"
@@ -35,7 +36,8 @@ bool gemm_pack(uint32_t features, struct thread_pool *pool, const struct weight_
                           .from = { source->data, source->n_rows, source->n_cols, source->format } };
     struct buffer packed;
     if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
-        return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);
+        return err_prefix(err, "%s in the layout of the fast kernels (%s needs none)", source->name,
+                          err_option("no_repack"));
     p.to = packed.host;
     thread_pool_run(pool, pack_panels, &p);
     w->buffer = packed;

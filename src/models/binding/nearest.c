@@ -5,7 +5,7 @@
 #include "format/model_file.h"
 
 static const struct nearest_line lines[] = {
-    { "clip", "these are a model's eyes, for --mmproj; -m wants the model", "idefics3" },
+    { "clip", "these are a model's eyes; give them as mmproj, beside the model", "idefics3" },
     { "llama4", "Llama 4 attends in chunks, and normalises queries and keys behind their rotation", "llama" },
     { "rwkv arwkv", "RWKV decays its state by a vector", "qwen35" },
     { "falcon-h1 falcon_h1", "Falcon-H1 has attention and Mamba2 side by side in a layer", "granitehybrid" },

@@ -3,6 +3,7 @@
 // What is cut, and how, follows from the sizes that an architecture's table of weights names: a side of
 // DIM_FFN is cut as the hidden numbers are, whatever the weight. Rows stay where they lie in the file.
 #include "models/split/model_part.h"
+#include "base/err.h"
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
@@ -206,8 +207,8 @@ static struct cut_piece piece_of(const struct cutting *c, enum cut_side side, ui
 
 static bool refuse(const struct model *m, const char *what, struct err *err)
 {
-    return err_set(err, ERR_UNSUPPORTED, "%s: --tensor-parallel does not cut %s yet; leave it out",
-                   model_file_path(m->file), what);
+    return err_set(err, ERR_UNSUPPORTED, "%s: %s does not cut %s yet; leave it out", model_file_path(m->file),
+                   err_option("n_tensor_parallel"), what);
 }
 
 static bool check_kind(const struct model *m, struct err *err)
@@ -222,9 +223,10 @@ static bool check_kind(const struct model *m, struct err *err)
             return refuse(m, "recurrent models", err);
         if (c->n_kv_heads == 0 || c->n_heads % c->n_kv_heads != 0)
             return err_set(err, ERR_UNSUPPORTED,
-                           "%s: layer %u has %u heads over %u KV heads; --tensor-parallel wants groups of "
+                           "%s: layer %u has %u heads over %u KV heads; %s wants groups of "
                            "equal size",
-                           model_file_path(m->file), l, c->n_heads, c->n_kv_heads);
+                           model_file_path(m->file), l, c->n_heads, c->n_kv_heads,
+                           err_option("n_tensor_parallel"));
     }
     for (const struct joined_tensor *j = m->joined; j; j = j->next)
         if (j->trellis)
@@ -259,9 +261,10 @@ static bool check_units(const struct cutting *c, uint32_t layer, uint32_t n, con
 {
     return n >= c->n_ranks ||
            err_set(err, ERR_UNSUPPORTED,
-                   "%s: layer %u has %u %s to share, and --tensor-parallel %u wants one for each rank; use "
+                   "%s: layer %u has %u %s to share, and %s %u wants one for each rank; use "
                    "%u at most",
-                   model_file_path(c->whole->file), layer, n, what, c->n_ranks, n);
+                   model_file_path(c->whole->file), layer, n, what, err_option("n_tensor_parallel"),
+                   c->n_ranks, n);
 }
 
 static bool check_layer(const struct cutting *c, uint32_t l, struct err *err)

@@ -1,5 +1,6 @@
 // experts.c - checks and records the two operations; see experts.h.
 #include "ops/experts/experts.h"
+#include "base/err.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 
@@ -23,7 +24,7 @@ static bool has_kernels(struct tape *t, uint32_t op)
 {
     if (tape_supports(t, op))
         return true;
-    tape_fail(t, "this model's experts have no kernels on this device yet; use --device cpu");
+    tape_fail(t, "this model's experts have no kernels on this device yet; use %s cpu", err_option("device"));
     return false;
 }
 

@@ -1,5 +1,6 @@
 // route.c - checks and records the operation; see route.h.
 #include "ops/route/route.h"
+#include "base/err.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 
@@ -42,7 +43,8 @@ bool route_check(struct tape *t, const struct route *r, struct route_args *args)
     uint32_t n_cols = r->in.n_cols, n_experts = r->router->n_rows, n_slots = r->ids.n_cols;
 
     if (!tape_supports(t, OP_route)) {
-        tape_fail(t, "this model's experts have no kernels on this device yet; use --device cpu");
+        tape_fail(t, "this model's experts have no kernels on this device yet; use %s cpu",
+                  err_option("device"));
         return false;
     }
     *args = (struct route_args){ n_cols, n_experts, n_slots, r->eps, r->rule, r->gain > 0 ? r->gain : 1 };
