@@ -95,6 +95,7 @@ static void an_error_names_its_field(void **state)
         { CHAT, "{\"messages\":[{\"role\":\"nobody\",\"content\":\"x\"}]}", "messages[0].role" },
         { CHAT, "{" ASKED "],\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}}", "tool_choice" },
         { CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content" },
+        { CHAT, "{" ASKED "],\"logit_bias\":{\"99999\":1}}", "logit_bias" },
         { CHAT, "{\"messages\":[{\"role\":\"system\",\"content\":null}]}", "messages[0].content" },
         { "/v1/embeddings", "{\"input\":\"x\",\"encoding_format\":\"hex\"}", "encoding_format" },
         { "/v1/embeddings", "{\"input\":[]}", "input" },
@@ -401,6 +402,48 @@ static void an_assistant_may_have_said_nothing(void **state)
     free(prompts[1]);
 }
 
+// A client sends back what the assistant declined to do, as a part or in the place of the content.
+static void a_refusal_is_told_to_the_model(void **state)
+{
+    static const char *const refused[] = {
+        "\"content\":[{\"type\":\"refusal\",\"refusal\":\"I will not.\"}]",
+        "\"content\":null,\"refusal\":\"I will not.\"",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < N_OF(refused); i++) {
+        char body[512];
+        snprintf(body, sizeof body,
+                 "{" ASKED ",{\"role\":\"assistant\",%s},{\"role\":\"user\",\"content\":\"y\"}]}",
+                 refused[i]);
+        json_t *r = post("/apply-template", body);
+        assert_non_null(strstr(text(r, "prompt"), "I will not."));
+        json_decref(r);
+    }
+}
+
+static void a_refusal_of_responses_is_text(void **state)
+{
+    (void)state;
+    json_decref(
+        post(RESPONSE "/input_tokens",
+             "{\"input\":[{\"role\":\"user\",\"content\":\"x\"},{\"type\":\"message\",\"role\":\"assistant\","
+             "\"content\":[{\"type\":\"refusal\",\"refusal\":\"No.\"}]}]}"));
+}
+
+// Of the prompt's tokens, which count once whatever n is.
+static void cached_tokens_are_tokens_of_the_prompt(void **state)
+{
+    static const char body[] = "{" ASKED "],\"max_tokens\":1,\"n\":4}";
+
+    (void)state;
+    json_decref(post(CHAT, body));
+    json_t *r = post(CHAT, body), *cached = at(r, "usage.prompt_tokens_details.cached_tokens");
+    assert_true(json_integer_value(cached) > 0);
+    assert_true(json_integer_value(cached) < json_integer_value(at(r, "usage.prompt_tokens")));
+    json_decref(r);
+}
+
 static void a_responses_tokens_are_counted(void **state)
 {
     static const char body[] =
@@ -490,6 +533,9 @@ int main(void)
         cmocka_unit_test(reasoning_is_continued_too),
         cmocka_unit_test(only_allowed_tools_are_called),
         cmocka_unit_test(an_assistant_may_have_said_nothing),
+        cmocka_unit_test(a_refusal_is_told_to_the_model),
+        cmocka_unit_test(a_refusal_of_responses_is_text),
+        cmocka_unit_test(cached_tokens_are_tokens_of_the_prompt),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),
         cmocka_unit_test(limits_are_counted),

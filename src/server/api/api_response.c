@@ -223,6 +223,15 @@ static bool check_logits(const struct api_response *t, struct err *err)
                    (unsigned long long)n, (unsigned long long)most);
 }
 
+static bool check_biases(const struct api_response *t, struct err *err)
+{
+    for (size_t i = 0; i < t->request.n_bias; i++)
+        if (t->request.bias[i].token >= t->model->info.n_vocab)
+            return err_set(err, ERR_INPUT, "logit_bias: token %u; the model has %u", t->request.bias[i].token,
+                           t->model->info.n_vocab);
+    return true;
+}
+
 static bool begin(struct api_response *t, struct api_response_client client, struct err *err)
 {
     struct served_model *m = t->model;
@@ -232,7 +241,7 @@ static bool begin(struct api_response *t, struct api_response_client client, str
     if (t->request.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;
     t->marks = prompts_style(m, &t->request, &t->style, &t->thinks);
-    if (!check_model(t, err) || !prompts_make(m, &t->request, &t->prompts, err))
+    if (!check_model(t, err) || !check_biases(t, err) || !prompts_make(m, &t->request, &t->prompts, err))
         return false;
     t->reasoning_open = t->request.reasoning_open;
     t->thinks = t->thinks && !t->request.reasoning_closed;
@@ -308,10 +317,11 @@ static void log_miss(const struct api_response *t, const struct ingot_miss *miss
                  miss->position, (int)miss->token, (int)miss->kept_token);
 }
 
-static void note_result(struct api_response *t, const struct ingot_result *r)
+static void note_result(struct api_response *t, uint32_t choice, const struct ingot_result *r)
 {
     t->n_generated += t->request.echo_only ? 0 : r->n_generated;
-    t->n_reused += r->n_reused;
+    if (choice % t->request.n_per_prompt == 0)
+        t->n_reused += r->n_reused;
     log_miss(t, &r->miss);
     metrics_result(&t->model->metrics, r);
 }
@@ -357,7 +367,7 @@ void api_response_pull(struct api_response *t, struct buf *out, bool *done)
     }
     while (generation_take(t->generation, &choice, &event)) {
         if (event.done)
-            note_result(t, event.result);
+            note_result(t, choice, event.result);
         api_response_parse_event(t, choice, &event, out);
     }
     *done = generation_is_done(t->generation);

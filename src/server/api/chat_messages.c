@@ -40,7 +40,7 @@ static json_t *picture_place(void)
 static json_t *part_for_template(struct api_request *request, json_t *part, struct err *err)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
-    json_t *text = json_object_get(part, "text");
+    json_t *text = json_object_get(part, "text"), *refusal = json_object_get(part, "refusal");
 
     if (pictures_is_part(part))
         return pictures_take_part(request, part, err) ? picture_place() : NULL;
@@ -48,6 +48,8 @@ static json_t *part_for_template(struct api_request *request, json_t *part, stru
         return json_incref(part);
     if (type && json_is_string(text) && (!strcmp(type, "input_text") || !strcmp(type, "output_text")))
         return json_pack("{s:s, s:O}", "type", "text", "text", text);
+    if (type && json_is_string(refusal) && !strcmp(type, "refusal"))
+        return json_pack("{s:s, s:O}", "type", "text", "text", refusal);
     err_set(err, ERR_UNSUPPORTED, "a part of type \"%.40s\" is not supported, only text and pictures",
             type ? type : "?");
     return NULL;
@@ -122,17 +124,20 @@ static bool take_images(struct api_request *request, struct message_place at, js
     return json_object_set_new(message, "content", parts) == 0 || err_memory(err, "a message");
 }
 
-// A message without content is an error, except the assistant's, which may hold tool calls or be empty.
+// A message without content is an error, except the assistant's, which may hold a refusal or tool calls, or
+// be empty.
 static bool check_content(json_t *message, const char *role, size_t i, struct err *err)
 {
-    json_t *content = json_object_get(message, "content");
+    json_t *content = json_object_get(message, "content"), *refusal = json_object_get(message, "refusal");
 
     if (content && !json_is_null(content))
         return true;
     if (strcmp(role, "assistant") != 0)
         return err_set(err, ERR_INPUT, "messages[%zu].content is %s; want a string or a list of parts", i,
                        content ? "null" : "missing");
-    if (!json_object_get(message, "tool_calls"))
+    if (json_is_string(refusal))
+        json_object_set(message, "content", refusal);
+    else if (!json_object_get(message, "tool_calls"))
         json_object_set_new(message, "content", json_string(""));
     return true;
 }
@@ -173,7 +178,8 @@ static json_t *text_of(json_t *content)
         return NULL;
     json_array_foreach(content, i, block)
     {
-        json_t *piece = json_object_get(block, "text");
+        json_t *given = json_object_get(block, "text"),
+               *piece = given ? given : json_object_get(block, "refusal");
         if (!json_is_string(piece)) {
             buf_free(&text);
             return NULL;
