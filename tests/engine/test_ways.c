@@ -71,6 +71,26 @@ static void pages_that_fit_are_found_to_the_page(void **state)
     release(&b);
 }
 
+// Both are the host's.
+static void shared_memory_counts_once(void **state)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct devices devices = { 0 };
+    uint64_t room[MAX_DEVICES] = { 0 };
+    struct sized b;
+    struct err err;
+    (void)state;
+
+    o.device = "cpu,cpu:plain";
+    assert_ok(devices_open(&devices, &o, &err), &err);
+    bind(&b, SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
+    ways_request_of(&devices, &b.m, &b.shape, room);
+    assert_true(room[0] > 0);
+    assert_int_equal(room[1], 0);
+    release(&b);
+    devices_close(&devices);
+}
+
 static void a_smaller_format_is_the_last_way(void **state)
 {
     struct sized b;
@@ -180,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_that_fit_are_found_to_the_page),
+        cmocka_unit_test(shared_memory_counts_once),
         cmocka_unit_test(a_smaller_format_is_the_last_way),
         cmocka_unit_test(the_fewest_experts_leave),
         cmocka_unit_test(devices_are_filled_in_their_order),

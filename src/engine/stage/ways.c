@@ -226,7 +226,11 @@ void ways_out(const struct ways_request *r, char to[WAYS_BYTES])
 struct ways_request ways_request_of(const struct devices *d, const struct model *m,
                                     const struct stage_shape *shape, uint64_t room[MAX_DEVICES])
 {
-    for (uint32_t i = 0; i < d->n; i++)
-        room[i] = place_room(d->at[i], shape->memory_share);
+    for (uint32_t i = 0; i < d->n; i++) {
+        bool again = false; // the memory of a device before it, which takes all that it can
+        for (uint32_t k = 0; k < i; k++)
+            again |= devices_share_memory(d->at[k], d->at[i]);
+        room[i] = again ? 0 : place_room(d->at[i], shape->memory_share);
+    }
     return (struct ways_request){ m, shape, room, d->n, devices_host_bytes(d), NULL };
 }

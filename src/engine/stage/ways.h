@@ -20,6 +20,6 @@ void ways_out(const struct ways_request *r, char to[WAYS_BYTES]);
 bool ways_fit(const struct ways_request *r);
 // Of how many of the last layers, at least, the experts must go to the host's memory; 0: that does not help.
 uint32_t ways_fewest_away(const struct ways_request *r);
-// With the devices' rooms as they are now.
+// With the devices' rooms as they are now; memory that several of them share is the first one's.
 struct ways_request ways_request_of(const struct devices *d, const struct model *m,
                                     const struct stage_shape *shape, uint64_t room[MAX_DEVICES]);
