@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "models/arch.h"
 #include "text/json_memory.h"
+#include "text/utf8.h"
 
 enum { MAX_BEGUN_SPANS = 4 };
 
@@ -81,14 +82,34 @@ static bool set_text(json_t *object, const char *name, const char *text)
     return !text || (value && json_object_set_new(object, name, value) == 0);
 }
 
+// Of the first byte that no character begins or goes on with; the text's length: there is none.
+static size_t ill_formed_at(struct str text)
+{
+    size_t at = 0;
+    uint32_t cp;
+
+    while (at < text.n) {
+        uint32_t n = utf8_read(text.at + at, text.n - at, &cp);
+        if (cp == UTF8_ILL_FORMED)
+            break;
+        at += n;
+    }
+    return at;
+}
+
 static bool message_fill(json_t *message, const struct ingot_message *m, size_t i, struct err *err)
 {
-    if (!role_check(m->role ? m->role : json_string_value(json_object_get(message, "role")), i, err))
+    const char *role = m->role ? m->role : json_string_value(json_object_get(message, "role"));
+
+    if (!role_check(role, i, err))
         return false;
     if (!m->fields && !m->content)
         return err_set(err, ERR_INPUT, "message %zu has no content", i);
+    if (m->content && !utf8_is_valid(str_from(m->content)))
+        return err_set(err, ERR_INPUT, "message %zu, of the role %s: byte %zu is not UTF-8, expected text", i,
+                       role, ill_formed_at(str_from(m->content)));
     if (!set_text(message, "role", m->role) || !set_text(message, "content", m->content))
-        return err_set(err, ERR_INPUT, "message %zu: its content must be valid UTF-8", i);
+        return err_memory(err, "a message");
     return parts_check(json_object_get(message, "content"), i, err);
 }
 

@@ -109,7 +109,7 @@ static void a_role_is_a_known_one(void **state)
     m[1].role = "assistant";
     m[1].content = "\xff";
     assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
-                 "message 1: its content must be valid UTF-8");
+                 "message 1, of the role assistant: byte 0 is not UTF-8");
     r.n_messages = 1;
     r.sampling.reserved[2] = 9;
     assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
