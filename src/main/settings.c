@@ -374,7 +374,7 @@ static const char profile_text[] =
     "  ingot profile model.gguf -d 4096 --against profile.json --html profile.html --trace-json trace.json";
 
 static const char embed_text[] =
-    "Texts are the operands, or the lines of -f or a pipe; -m names the model. A line of numbers goes to stdout for each text, in their order. Embedding models "
+    "Texts are the operands, or the lines of -f or a pipe that are not empty; -m names the model. A line of numbers goes to stdout for each text, in their order. Embedding models "
     "pool as their file says; of any other language model it is the mean of the hidden states after the last norm.\n\n"
     "  ingot embed -m qwen3-embedding.gguf --json < lines.txt\n"
     "  ingot embed -m nomic-embed-text.gguf --prefix 'search_query: ' --dimensions 256 \"Where do foxes live?\"\n"
