@@ -152,12 +152,12 @@ bool file_create(struct file_writer *w, const char *path, struct err *err)
     memset(w, 0, sizeof *w);
     w->fd = -1;
     if ((size_t)snprintf(w->path, sizeof w->path, "%s", path) >= sizeof w->path)
-        return err_set(err, ERR_INPUT, "output path is longer than %zu bytes", sizeof w->path - 1);
+        return err_set(err, ERR_IO, "output path is longer than %zu bytes", sizeof w->path - 1);
     snprintf(w->part, sizeof w->part, "%s.part", path);
     if (file_is_directory(path))
-        return err_set(err, ERR_INPUT, "%s: is a directory; give a file name", path);
+        return err_set(err, ERR_IO, "%s: is a directory; give a file name", path);
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) // a device, which the rename would replace
-        return err_set(err, ERR_INPUT, "%s: not a regular file; give another name", path);
+        return err_set(err, ERR_IO, "%s: not a regular file; give another name", path);
     w->buffer = mem_alloc(WRITE_BUFFER);
     if (!w->buffer)
         return err_memory(err, "a write buffer");

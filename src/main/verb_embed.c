@@ -63,6 +63,9 @@ static int embed_collect(struct embed_work *w, const struct option_operands *ope
     }
     if (!ok)
         return fail("out of memory for the texts");
+    for (size_t i = 0; i < operands->n; i++)
+        if (!*operands->at[i])
+            return fail_usage("embed: text %zu is empty", i + 1);
     return w->n ? STATUS_OK : fail_usage("embed: give texts, or -f FILE, or a pipe with a text in each line");
 }
 
@@ -175,10 +178,11 @@ static bool embed_run(struct embed_work *w, struct ingot_error *error)
     bool ok = true;
 
     while (ok && w->n_done < w->n && out_state() == OUT_OPEN) {
-        if (w->n_submitted < w->n && w->n_submitted - w->n_done < AT_ONCE)
-            ok = embed_submit(w, error);
-        else
-            ok = embed_finish(w, error);
+        bool starts = w->n_submitted < w->n && w->n_submitted - w->n_done < AT_ONCE;
+        size_t i = starts ? w->n_submitted : w->n_done;
+        ok = starts ? embed_submit(w, error) : embed_finish(w, error);
+        if (!ok && w->n > 1 && error->code != INGOT_CANCELLED)
+            err_prefix((struct err *)error, "text %zu of %zu", i + 1, w->n);
     }
     for (; w->n_done < w->n_submitted; w->n_done++)
         ingot_request_free(w->running[w->n_done % AT_ONCE]);

@@ -75,8 +75,8 @@ int verb_imatrix(const struct verb_call *call)
 
     if (!loading_prompt(call->settings, NULL, &text, &given))
         return STATUS_ERROR;
-    if (!given)
-        return fail_usage("imatrix: give a text with -f, or through a pipe");
+    if (!text.n)
+        return fail_usage("imatrix: there is no text; give one with -f, or through a pipe");
     signals_end_work();
     bool ok = may_write(call->settings->imatrix_output, &err) && run(call->settings, buf_as_str(&text), &err);
     buf_free(&text);

@@ -56,6 +56,26 @@ static struct server_limits limits_from(const struct settings *s)
     return limits;
 }
 
+// As a browser sends it: SCHEME://HOST[:PORT].
+static bool is_origin(const char *text)
+{
+    const char *host = strstr(text, "://");
+
+    return host ? host > text && host[3] && !strchr(host + 3, '/') : !strcmp(text, "null");
+}
+
+static int check(const struct settings *s)
+{
+    for (size_t i = 0; i < s->api_keys.n; i++)
+        if (!*s->api_keys.at[i])
+            return fail_usage("--api-key: it is empty; give a key, or leave it out");
+    for (size_t i = 0; i < s->origins.n; i++)
+        if (!is_origin(s->origins.at[i]))
+            return fail_usage("--cors-origin: found '%.80s', expected an origin such as https://app.example",
+                              s->origins.at[i]);
+    return STATUS_OK;
+}
+
 static bool read_role(const struct settings *s, struct server_options *o, struct prefill_client *client,
                       struct err *err)
 {
@@ -91,15 +111,18 @@ int verb_serve(const struct verb_call *call)
         .engine = loading_options(s),
     };
     struct err err = { 0 };
+    int status = check(s);
 
+    if (status != STATUS_OK)
+        return status;
     if (!read_role(s, &options, &client, &err))
-        return fail(err.message);
+        return fail_status(err.code == ERR_INPUT ? STATUS_USAGE : STATUS_ERROR, "%s", err.message);
     options.engine.n_sequences = s->n_parallel;
     options.engine.n_kv_tokens = s->n_kv_tokens;
     options.engine.step_stretch = s->step_stretch;
     if (log_enabled(LOG_WARN) && !log_enabled(LOG_INFO)) // one line per request unless --log error
         log_level_set(LOG_INFO);
-    int status = following(&options.engine);
+    status = following(&options.engine);
     if (status >= 0)
         return status;
     log_line(LOG_INFO, "server", "loading %.300s",

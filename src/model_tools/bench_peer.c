@@ -110,8 +110,8 @@ static bool run_words(const char **words, const char *command, struct buf *text,
         while (noise.n && noise.at[noise.n - 1] == '\n')
             noise.at[--noise.n] = 0;
         const char *line = noise.n ? strrchr(noise.at, '\n') : NULL;
-        err_set(err, ERR_IO, "%s: exit status %d: %.200s", command,
-                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+        err_set(err, ERR_IO, "%s: exit status %d%s%.200s", command,
+                WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), noise.n ? ": " : "",
                 line      ? line + 1
                 : noise.n ? noise.at
                           : "");

@@ -61,7 +61,7 @@ static void what_cannot_be_scored_is_refused(void **state)
     expect("eval /nowhere/model.gguf -f %s", 1, "", "/nowhere/model.gguf: no such file");
     expect("eval @ -c 200 -f %s", 1, "",
            "the text has 91 tokens and a chunk 200; take a longer text, or -c 91");
-    expect("eval @ -c 16", 1, "", "the text has 0 tokens and a chunk 16; take a longer text\n");
+    expect("eval @ -c 16", 2, "", "eval: there is no text; give one with -f, or through a pipe\n");
     expect("eval @ -f %s --types Q9", 2, "", "--types: found 'Q9'");
     expect("eval @ -f %s --kl %s", 2, "", "leave out -f");
     expect("eval @ --kl %s", 1, "", "text: these are no logits of ingot's");

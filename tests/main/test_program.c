@@ -90,6 +90,14 @@ static void what_follows_run_is_a_model(void **state)
     expect_error("run @ hello", 2, "found 'hello' after the model; the text of a prompt goes with -p");
     expect_error("run -m @ hello", 2, "name two models");
     expect(run_with("verify @", ""), 0, " 0 beyond their limit", "");
+    expect_error("serve @ --port 0 --api-key=", 2, "--api-key: it is empty");
+    expect_error("serve @ --port 0 --cors-origin *", 2,
+                 "--cors-origin: found '*', expected an origin such as");
+    expect_error("serve @ --port 0 --cors-origin http://a.test/", 2, "expected an origin such as");
+    expect_error("serve @ --port 0 --role decode", 2, "--role decode needs --prefill");
+    expect_error("imatrix @", 2, "imatrix: there is no text");
+    expect_error("embed -m @ a b --dimensions 9999", 1, "text 1 of 2: dimensions is 9999");
+    expect_error("synth toy /tmp", 1, "/tmp: is a directory");
     expect_error("serve ./nope.gguf", 1, "./nope.gguf: no such file");
     expect_error("bench @ @", 2, "bench: found");
 }

@@ -272,7 +272,8 @@ static int check(const struct settings *s)
     return n <= MOST_LINES ? STATUS_OK : fail_usage("eval: %zu lines; at most %d", n, MOST_LINES);
 }
 
-static bool find_source(struct eval_work *w)
+// The exit status, with a line on stderr where it is an error's.
+static int find_source(struct eval_work *w)
 {
     const struct settings *s = w->settings;
     bool given;
@@ -280,11 +281,12 @@ static bool find_source(struct eval_work *w)
     if (s->kl_file) {
         w->compared = logits_file_open(&w->reference, s->kl_file, &w->err);
         w->text = w->reference.text;
-        return w->compared;
+        return w->compared ? STATUS_OK : fail(w->err.message);
     }
     if (!loading_prompt(s, NULL, &w->prompt, &given))
-        return false;
-    return given || err_set(&w->err, ERR_INPUT, "eval: give a text with -f, or through a pipe");
+        return STATUS_ERROR;
+    return w->prompt.n ? STATUS_OK
+                       : fail_usage("eval: there is no text; give one with -f, or through a pipe");
 }
 
 static bool evaluate(struct eval_work *w)
@@ -292,9 +294,6 @@ static bool evaluate(struct eval_work *w)
     const struct settings *s = w->settings;
     struct settings one = *s;
 
-    signals_end_work();
-    if (!find_source(w))
-        return false;
     if (is_sweep(s))
         return sweep(w);
     if (s->eval_pages.n)
@@ -328,7 +327,10 @@ int verb_eval(const struct verb_call *call)
         return fail("out of memory");
     w->settings = call->settings;
     w->report = (struct eval_report){ call->settings, &w->text, { call->settings->output, 0 } };
-    status = finish(w, evaluate(w));
+    signals_end_work();
+    status = find_source(w);
+    if (status == STATUS_OK)
+        status = finish(w, evaluate(w));
     if (!call->settings->kl_file)
         eval_text_free(&w->text);
     logits_file_close(&w->reference);
