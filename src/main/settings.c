@@ -31,7 +31,7 @@ static const struct option place_options[] = {
 
 static const struct option kernel_options[] = {
     { "-ub --ubatch-size", OPTION_U32, AT(n_ubatch), "N", "0", 0, 65536, NULL, "the same as -b; the smaller of the two holds" },
-    { "-ngl --gpu-layers --n-gpu-layers", OPTION_STRING, AT(n_gpu_layers), "N", NULL, 0, 0, NULL, "0: with -dev auto the processor; with any other number the whole model goes to one device" },
+    { "-ngl --gpu-layers --n-gpu-layers", OPTION_STRING, AT(n_gpu_layers), "N", NULL, 0, 0, NULL, "0: with -dev auto the processor; any other number changes nothing: -dev says where the model goes" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
     { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "GPUs: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
     { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
