@@ -122,11 +122,11 @@ bool info_props(struct http_exchange *x)
 {
     const struct server *s = x->server;
     const struct ingot_sampling d = ingot_request_defaults().sampling;
-    json_t *settings =
-        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->model.info.n_context,
-                  "params", "temperature", (double)d.temperature, "top_k", (int)d.top_k, "top_p",
-                  (double)d.top_p, "min_p", (double)d.min_p, "repeat_penalty", (double)d.repeat_penalty,
-                  "repeat_last_n", (int)d.penalty_window, "n_predict", -1);
+    json_t *settings = json_pack(
+        "{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->model.info.n_context, "params",
+        "temperature", api_request_number(d.temperature), "top_k", (int)d.top_k, "top_p",
+        api_request_number(d.top_p), "min_p", api_request_number(d.min_p), "repeat_penalty",
+        api_request_number(d.repeat_penalty), "repeat_last_n", (int)d.penalty_window, "n_predict", -1);
 
     return exchange_reply_json(
         x, 200,

@@ -497,6 +497,18 @@ static void many_texts_are_embedded_at_once(void **state)
 }
 
 // --limits shows in /health, /metrics and the number of sequences.
+static void settings_are_told_as_they_were_written(void **state)
+{
+    (void)state;
+    struct response r = http_with(shared.port, "/props", "", NULL);
+    assert_non_null(strstr(r.body, "\"temperature\":0.8,"));
+    assert_non_null(strstr(r.body, "\"top_p\":0.95,"));
+    response_free(&r);
+    r = http_post(shared.port, RESPONSE, "{\"input\":\"x\",\"max_output_tokens\":1,\"temperature\":0.3}");
+    assert_non_null(strstr(r.body, "\"temperature\":0.3,"));
+    response_free(&r);
+}
+
 static void limits_are_counted(void **state)
 {
     static const char *const args[] = { "--limits", "compute=0.5,batch=2,power=off", NULL };
@@ -538,6 +550,7 @@ int main(void)
         cmocka_unit_test(cached_tokens_are_tokens_of_the_prompt),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),
+        cmocka_unit_test(settings_are_told_as_they_were_written),
         cmocka_unit_test(limits_are_counted),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -471,6 +471,16 @@ bool api_request_read_field(struct api_request *request, unsigned dialects, cons
     return api_request_warn(request, err, "the field '%.60s' is not known", name);
 }
 
+double api_request_number(float setting)
+{
+    double number = (double)setting;
+    char text[32];
+
+    snprintf(text, sizeof text, "%.7g", number);
+    str_to_f64(str_from(text), &number);
+    return number;
+}
+
 bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES])
 {
     size_t n = strcspn(message, ": "), n_name = strcspn(message, ": .["), at;

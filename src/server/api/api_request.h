@@ -133,6 +133,8 @@ void api_request_release(struct api_request *request);
 // Frees the body; the pointers into it are NULL then.
 void api_request_forget_body(struct api_request *request);
 
+// A setting as it was written: 0.8, where (double)0.8f has more digits.
+double api_request_number(float setting);
 // Parses the JSON text of a request: one object, no duplicate keys, nothing after it. The error says where it
 // is malformed.
 json_t *api_request_parse(struct str body, struct err *err);

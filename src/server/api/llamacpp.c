@@ -25,12 +25,13 @@ static json_t *settings(const struct api_response *t)
 
     return json_pack("{s:I, s:I, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:O*, s:b, s:b, s:i, s:i}",
                      "n_predict", most, "max_tokens", most, "top_k", (int)s->top_k, "temperature",
-                     (double)s->temperature, "top_p", (double)s->top_p, "min_p", (double)s->min_p,
-                     "repeat_last_n", (int)s->penalty_window, "repeat_penalty", (double)s->repeat_penalty,
-                     "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-                     (double)s->frequency_penalty, "stop", t->request.stop_list, "stream", t->request.stream,
-                     "ignore_eos", t->request.ignore_eos, "n_probs", (int)t->request.top_logprobs, "n_ctx",
-                     (int)t->model->info.n_context);
+                     api_request_number(s->temperature), "top_p", api_request_number(s->top_p), "min_p",
+                     api_request_number(s->min_p), "repeat_last_n", (int)s->penalty_window, "repeat_penalty",
+                     api_request_number(s->repeat_penalty), "presence_penalty",
+                     api_request_number(s->presence_penalty), "frequency_penalty",
+                     api_request_number(s->frequency_penalty), "stop", t->request.stop_list, "stream",
+                     t->request.stream, "ignore_eos", t->request.ignore_eos, "n_probs",
+                     (int)t->request.top_logprobs, "n_ctx", (int)t->model->info.n_context);
 }
 
 // The tokens since the last call, with return_tokens.

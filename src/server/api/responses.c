@@ -52,8 +52,8 @@ static json_t *frame(const struct api_response *t, const char *status, json_t *o
 
     json_t *more =
         json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls",
-                  !t->request.one_call, "temperature", (double)t->request.sampling.temperature, "top_p",
-                  (double)t->request.sampling.top_p, "tool_choice",
+                  !t->request.one_call, "temperature", api_request_number(t->request.sampling.temperature),
+                  "top_p", api_request_number(t->request.sampling.top_p), "tool_choice",
                   t->request.choice >= CHOICE_REQUIRED ? "required"
                   : t->request.choice == CHOICE_NONE   ? "none"
                                                        : "auto",
