@@ -282,6 +282,8 @@ static bool set_value(struct options_reader *r, size_t index, struct spelling s,
 {
     const struct option *o = option_at(r->input->verb, index);
 
+    if (!*text && o->value && (!strncmp(o->value, "FILE", 4) || !strcmp(o->value, "DIR")))
+        return wrong_value(r, s, text, o->value);
     switch (o->type) {
     case OPTION_FLAG:
         return set_flag(r, o, s, text);

@@ -58,6 +58,9 @@ static void wrong_usage_is_status_2(void **state)
     expect_error("synth a b", 2, "unknown shape 'a'; known are toy");
     expect_error("synth toy b --type Q4_X", 2, "unknown type 'Q4_X'");
     expect_error("bench -p 0 -n 0", 2, "no test is left");
+    expect_error("run @ -p x --record=", 2, "--record: found '', expected FILE");
+    expect_error("run @ -p x --lora=", 2, "--lora: found '', expected FILE[:SCALE]");
+    expect_error("run @ -p x --cache-dir=", 2, "--cache-dir: found '', expected DIR");
     expect_error("bench -pg 5", 2, "expected two numbers");
     expect_error("bench --peer true", 2, "-m");
     expect_error("completion tcsh", 2, "bash, zsh or fish");
