@@ -1,5 +1,6 @@
 // test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for
 // calls, and nothing else.
+#include "server/api/chat_messages.h"
 #include "server/api/constrain.h"
 #include "testing.h"
 #include "text/grammar/grammar.h"
@@ -273,6 +274,67 @@ static void earlier_calls_have_the_familys_form(void **state)
     json_decref(calls);
 }
 
+// What a template that shows no calls gets in the place of these messages.
+static json_t *told(const char *messages, enum tool_call_style style, struct err *err)
+{
+    struct ingot_template_info template = { 0 };
+    struct messages told = { 0 };
+    struct api_request ask = { 0 };
+    struct buf text = { 0 };
+
+    buf_printf(&text, "{\"messages\":[%s]}", messages);
+    assert_ok(api_request_read(&ask, DIALECT_CHAT, json_loads(text.at, 0, NULL), &server_limits_default, err),
+              err);
+    messages_for_template(&ask, &template, style, &told, err);
+    json_t *list = json_incref(told.list);
+    messages_release(&told);
+    api_request_release(&ask);
+    buf_free(&text);
+    return list;
+}
+
+static void expect_told(const char *messages, enum tool_call_style style, const char *content)
+{
+    struct err err = { 0 };
+    json_t *list = told(messages, style, &err);
+
+    assert_int_equal(err.code, ERR_NONE);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "content")), content);
+    json_decref(list);
+}
+
+#define CALLS(list)     "{\"role\":\"assistant\",\"content\":\"Yes.\",\"tool_calls\":" list "}"
+#define CALL(arguments) "[{\"id\":\"c\",\"function\":{\"name\":\"f\"" arguments "}}]"
+
+static void calls_of_no_arguments_and_no_calls(void **state)
+{
+    static const char call[] = "Yes.\n<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]";
+
+    (void)state;
+    expect_told(CALLS(CALL("")), CALLS_BARS, call);
+    expect_told(CALLS(CALL(",\"arguments\":\"\"")), CALLS_BARS, call);
+    expect_told(CALLS(CALL(",\"arguments\":\" \\n\"")), CALLS_BARS, call);
+    expect_told(CALLS(CALL(",\"arguments\":null")), CALLS_BARS, call);
+    expect_told(CALLS("null"), CALLS_BARS, "Yes.");
+    expect_told(CALLS("[]"), CALLS_PYTHON, "Yes.");
+    expect_told("{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"sunny\"}]}", CALLS_BARS,
+                "<tool_response>\nsunny\n</tool_response>");
+}
+
+static void what_is_no_call_is_refused(void **state)
+{
+    static const char *const wrong[] = { CALLS("{}"), CALLS("[5]"), CALLS("[{}]"),
+                                         CALLS("[{\"function\":{\"name\":7}}]") };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct err err = { 0 };
+        json_decref(told(wrong[i], CALLS_TAGS, &err));
+        if (err.code != ERR_INPUT || !strstr(err.message, "messages[0].tool_calls"))
+            fail_msg("%s: %s", wrong[i], err.message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +343,8 @@ int main(void)
         cmocka_unit_test(one_call_and_a_named_tool),
         cmocka_unit_test(calls_that_were_made_are_read_back),
         cmocka_unit_test(earlier_calls_have_the_familys_form),
+        cmocka_unit_test(calls_of_no_arguments_and_no_calls),
+        cmocka_unit_test(what_is_no_call_is_refused),
         cmocka_unit_test(reasoning_may_hold_anything_but_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,7 +275,7 @@ static void hostile_and_unsupported_requests_get_400(void **state)
             "'not'");
     refused(chat, "{" ASKS ",\"response_format\":{\"type\":\"xml\"}}", "xml");
     refused(chat, "{" ASKS ",\"logit_bias\":{\"a\":1}}", "logit_bias");
-    refused(chat, "{" ASKS ",\"logit_bias\":{\"99999999\":1}}", "bias 0");
+    refused(chat, "{" ASKS ",\"logit_bias\":{\"99999999\":1}}", "logit_bias: token 99999999");
     refused(chat,
             "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":"
             "\"http://127.0.0.1/"

@@ -216,6 +216,34 @@ static void take_thoughts(json_t *message)
     buf_free(&thoughts);
 }
 
+// Clients write the arguments of a tool that has none in many ways.
+static void fill_arguments(json_t *function)
+{
+    json_t *arguments = json_object_get(function, "arguments");
+    const char *text = json_string_value(arguments);
+
+    if (!arguments || json_is_null(arguments) || (text && !text[strspn(text, " \t\r\n")]))
+        json_object_set_new(function, "arguments", json_object());
+}
+
+static bool check_calls(json_t *message, size_t i, struct err *err)
+{
+    json_t *calls = json_object_get(message, "tool_calls"), *call;
+    size_t j;
+
+    if (calls && !json_is_null(calls) && !json_is_array(calls))
+        return err_set(err, ERR_INPUT, "messages[%zu].tool_calls: want a list", i);
+    json_array_foreach(calls, j, call)
+    {
+        json_t *function = json_object_get(call, "function");
+        if (!json_is_string(json_object_get(function, "name")))
+            return err_set(err, ERR_INPUT, "messages[%zu].tool_calls[%zu].function.name: want a string", i,
+                           j);
+        fill_arguments(function);
+    }
+    return true;
+}
+
 static bool from_chat(struct api_request *request, json_t *to, struct err *err)
 {
     json_t *message;
@@ -237,7 +265,7 @@ static bool from_chat(struct api_request *request, json_t *to, struct err *err)
         rename_key(copy, "tool_name", "name"); // Ollama's names
         rename_key(copy, "thinking", "reasoning_content");
         rename_key(copy, "reasoning", "reasoning_content");
-        if (!check_content(copy, role, i, err)) {
+        if (!check_content(copy, role, i, err) || !check_calls(copy, i, err)) {
             json_decref(copy);
             return false;
         }
@@ -273,7 +301,8 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
         json_array_append_new(s->parts, picture_place());
         return true;
     }
-    if (type && !strcmp(type, "tool_use") && json_is_object(json_object_get(block, "input"))) {
+    if (type && !strcmp(type, "tool_use") && json_is_string(json_object_get(block, "name")) &&
+        json_is_object(json_object_get(block, "input"))) {
         json_array_append_new(s->calls,
                               call_json(json_object_get(block, "id"), json_object_get(block, "name"),
                                         json_incref(json_object_get(block, "input"))));
@@ -365,9 +394,10 @@ static void add_call(json_t *to, json_t *item)
     }
     if (!json_object_get(last, "tool_calls"))
         json_object_set_new(last, "tool_calls", json_array());
-    json_array_append_new(json_object_get(last, "tool_calls"),
-                          call_json(json_object_get(item, "call_id"), json_object_get(item, "name"),
-                                    arguments ? json_incref(arguments) : json_string("{}")));
+    json_t *call = call_json(json_object_get(item, "call_id"), json_object_get(item, "name"),
+                             arguments ? json_incref(arguments) : json_object());
+    fill_arguments(json_object_get(call, "function"));
+    json_array_append_new(json_object_get(last, "tool_calls"), call);
 }
 
 static bool from_item(struct api_request *request, json_t *item, json_t *to, size_t i, struct err *err)
@@ -475,11 +505,12 @@ static json_t *tools_as_text(json_t *tools, enum tool_call_style style, json_t *
 
 static json_t *calls_as_text(json_t *message, enum tool_call_style style)
 {
-    const char *content = json_string_value(json_object_get(message, "content"));
+    json_t *content = text_of(json_object_get(message, "content"));
     struct buf text = { 0 };
 
-    if (content && *content)
-        buf_printf(&text, "%s\n", content);
+    if (json_string_length(content) > 0)
+        buf_printf(&text, "%s\n", json_string_value(content));
+    json_decref(content);
     constrain_calls_text(style, json_object_get(message, "tool_calls"), &text);
     return taken(&text);
 }
@@ -492,17 +523,18 @@ static void describe_calls(json_t *messages, enum tool_call_style style)
 
     json_array_foreach(messages, i, message)
     {
-        json_t *content = json_object_get(message, "content");
-        if (json_object_get(message, "tool_calls")) {
+        bool is_result = !strcmp(json_string_value(json_object_get(message, "role")), "tool");
+        json_t *result = is_result ? text_of(json_object_get(message, "content")) : NULL;
+        if (json_array_size(json_object_get(message, "tool_calls")) > 0)
             json_object_set_new(message, "content", calls_as_text(message, style));
-            json_object_del(message, "tool_calls");
-        } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") &&
-                   json_is_string(content)) {
+        json_object_del(message, "tool_calls");
+        if (result) {
             json_object_set_new(
                 message, "content",
-                json_sprintf("<tool_response>\n%s\n</tool_response>", json_string_value(content)));
+                json_sprintf("<tool_response>\n%s\n</tool_response>", json_string_value(result)));
             json_object_set_new(message, "role", json_string("user"));
         }
+        json_decref(result);
     }
 }
 

@@ -106,30 +106,35 @@ static void write_python_call(const char *name, json_t *arguments, struct buf *t
     buf_text(text, ")");
 }
 
+static void write_name(json_t *name, const char *arguments, struct buf *text)
+{
+    buf_text(text, "{\"name\": ");
+    buf_json(text, name, JSON_ENCODE_ANY);
+    buf_printf(text, ", \"%s\": ", arguments);
+}
+
 static void write_made_call(enum tool_call_style style, json_t *call, struct buf *text)
 {
-    json_t *function = json_object_get(call, "function"), *given = json_object_get(function, "arguments");
-    const char *name = json_string_value(json_object_get(function, "name")), *head = forms[style].head,
-               *words = json_string_value(given);
+    json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name"),
+           *given = json_object_get(function, "arguments");
+    const char *words = json_string_value(given), *head = forms[style].head;
     json_t *arguments = words ? json_loads(words, 0, NULL) : json_incref(given);
 
-    name = name ? name : "";
     if (style == CALLS_PYTHON && json_is_object(arguments)) {
-        write_python_call(name, arguments, text);
+        write_python_call(json_string_value(name), arguments, text);
         json_decref(arguments);
         return;
     }
     if (head)
-        buf_printf(text, "%s%s", name, head);
+        buf_printf(text, "%s%s", json_string_value(name), head);
     else
-        buf_printf(text, "{\"name\": \"%s\", \"%s\": ", name,
-                   style == CALLS_NAKED ? "parameters" : "arguments");
+        write_name(name, style == CALLS_NAKED ? "parameters" : "arguments", text);
     if (style == CALLS_ARGS_ID)
         buf_printf(text, "%s[ARGS]", json_string_value(json_object_get(call, "id")));
     if (words)
         buf_text(text, words);
     else
-        buf_json(text, arguments, JSON_ENCODE_ANY);
+        buf_json(text, given, JSON_ENCODE_ANY);
     buf_text(text, head ? "" : "}");
     json_decref(arguments);
 }
