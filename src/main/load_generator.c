@@ -246,14 +246,26 @@ static bool make_headers(struct drive *l)
     return l->headers != NULL;
 }
 
+// Without a slash or the /v1 that a client's base URL ends with.
+static struct str server_of(const char *url)
+{
+    struct str server = str_from_to(str_from(url), 0, strcspn(url, " "));
+
+    while (server.n && server.at[server.n - 1] == '/')
+        server.n--;
+    server.n -= str_ends(server, STR("/v1")) ? strlen("/v1") : 0;
+    return server;
+}
+
 // The first model that the server lists. Also checks that a server answers.
 static bool ask_model(struct drive *l, struct err *err)
 {
+    struct str server = server_of(l->options->url);
     struct client c = { .drive = l };
     char url[2048];
     long status = 0;
 
-    snprintf(url, sizeof url, "%.*s/v1/models", (int)strcspn(l->options->url, " "), l->options->url);
+    snprintf(url, sizeof url, "%.*s/v1/models", (int)server.n, server.at);
     CURLcode code = CURLE_OUT_OF_MEMORY;
     if ((c.easy = make_easy(l, url, &c, c.error)))
         code = curl_easy_perform(c.easy);
@@ -281,8 +293,9 @@ static bool ask_model(struct drive *l, struct err *err)
 static bool make_clients(struct drive *l)
 {
     const struct load_options *o = l->options;
+    struct str server = server_of(o->url);
 
-    snprintf(l->chat_url, sizeof l->chat_url, "%s/v1/chat/completions", o->url);
+    snprintf(l->chat_url, sizeof l->chat_url, "%.*s/v1/chat/completions", (int)server.n, server.at);
     l->multi = curl_multi_init();
     l->clients = mem_alloc_array(o->n_clients, sizeof *l->clients);
     for (uint32_t i = 0; l->multi && l->clients && i < o->n_clients; i++) {

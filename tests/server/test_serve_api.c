@@ -532,9 +532,10 @@ static void bench_drives_a_server(void **state)
     (void)state;
 
     assert_true(fd >= 0);
-    snprintf(command, sizeof command,
-             "'%s' bench --serve http://127.0.0.1:%d --clients 1,5 --requests 17 -p 8 -n 4 -o json --svg %s",
-             INGOT_PROGRAM, shared.port, svg);
+    snprintf(
+        command, sizeof command,
+        "'%s' bench --serve http://127.0.0.1:%d/v1/ --clients 1,5 --requests 17 -p 8 -n 4 -o json --svg %s",
+        INGOT_PROGRAM, shared.port, svg);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     for (int row = 0; row < 2; row++) {
