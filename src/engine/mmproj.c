@@ -3,10 +3,10 @@
 // A converter gives the language half of a vision model the architecture "llama", as any Llama. Only its
 // vocabulary tells the two apart.
 #include "engine/mmproj.h"
-#include "base/err.h"
 #include <dirent.h>
 #include <errno.h>
 #include <strings.h>
+#include "base/err.h"
 #include "base/log.h"
 #include "engine/prompt_pictures.h"
 

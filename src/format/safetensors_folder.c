@@ -4,9 +4,9 @@
 // index is checked against the shards both ways, and a shard is a plain name in the same folder, never a
 // path. Values: see model_file.h.
 #include <dirent.h>
-#include "base/err.h"
 #include <errno.h>
 #include <stdlib.h>
+#include "base/err.h"
 #include "base/mem.h"
 #include "format/json_scan.h"
 #include "format/json_values.h"

@@ -1,7 +1,7 @@
 // model.c - binds a file to an architecture, and records a stage; see model.h and arch.h.
 #include "models/model.h"
-#include "base/err.h"
 #include <string.h>
+#include "base/err.h"
 #include "base/mem.h"
 #include "device/tape_exchange.h"
 #include "models/arch.h"

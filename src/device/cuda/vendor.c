@@ -1,7 +1,7 @@
 // vendor.c - see vendor.h. Names, numbers and layouts are those of cuBLAS 11 or later.
 #include "device/cuda/vendor.h"
-#include "base/err.h"
 #include <dlfcn.h>
+#include "base/err.h"
 #include "base/mem.h"
 
 enum {

@@ -1,9 +1,9 @@
 // step_profile.c - see step_profile.h.
 #include "engine/api/step_profile.h"
-#include "base/err.h"
 #include <math.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "engine/api.h"

@@ -1,8 +1,8 @@
 // usage_limits.c - see usage_limits.h. One table names the keys, reads and prints them.
 #include "engine/limits/usage_limits.h"
-#include "base/err.h"
 #include <stddef.h>
 #include <stdio.h>
+#include "base/err.h"
 #include "base/str.h"
 
 static const struct {

@@ -1,7 +1,7 @@
 // load.c - opens the model and the devices and makes the engine.
 #include <stddef.h>
-#include "base/err.h"
 #include <string.h>
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "device/cpu/cpu.h"

@@ -1,7 +1,7 @@
 // load_split.c - see load_split.h.
 #include "engine/load/load_split.h"
-#include "base/err.h"
 #include <string.h>
+#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "device/communicator.h"

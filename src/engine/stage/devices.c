@@ -1,8 +1,8 @@
 // devices.c - see devices.h.
 #include "engine/stage/devices.h"
-#include "base/err.h"
 #include <string.h>
 #include <unistd.h>
+#include "base/err.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/thread_pool.h"

@@ -2,9 +2,9 @@
 // least, number for which the layers fit, found by bisection. Layers of several devices fit by rough sums, as
 // the planner has them.
 #include "engine/stage/ways.h"
-#include "base/err.h"
 #include <math.h>
 #include <stdarg.h>
+#include "base/err.h"
 #include "models/arch.h"
 
 enum { MOST_WAYS = 3, LEAST_PAGES = 16 }; // a context of fewer pages is no way out

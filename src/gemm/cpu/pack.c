@@ -1,8 +1,8 @@
 // pack.c - see pack.h. All threads pack panels. A weight stays as it is where this CPU has no panel kernels
 // for it.
 #include "gemm/cpu/pack.h"
-#include "base/err.h"
 #include <stdatomic.h>
+#include "base/err.h"
 #include "gemm/cpu/panel.h"
 #include "gemm/cpu/product.h"
 

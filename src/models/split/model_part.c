@@ -3,9 +3,9 @@
 // What is cut, and how, follows from the sizes that an architecture's table of weights names: a side of
 // DIM_FFN is cut as the hidden numbers are, whatever the weight. Rows stay where they lie in the file.
 #include "models/split/model_part.h"
-#include "base/err.h"
 #include <stddef.h>
 #include <string.h>
+#include "base/err.h"
 #include "base/mem.h"
 #include "models/binding/joined.h"
 #include "models/latent_attention.h"
