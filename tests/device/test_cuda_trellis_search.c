@@ -24,7 +24,8 @@ static void all_bits_and_codebooks(void **state)
     for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++)
         for (uint32_t c = 0; c < 3; c++)
             if (n_shapes++ % every == 0)
-                search_compare(cpu, gpu, &(struct search_shape){ 48, 32, bits, (enum exl3_codebook)c, 1, 2 });
+                search_compare(cpu, gpu,
+                               &(struct search_shape){ 48, 32, bits, (enum exl3_codebook)c, 1, 2, 1 });
     device_close(cpu);
 }
 
@@ -36,9 +37,9 @@ static void a_wide_and_a_high_matrix(void **state)
     (void)state;
     skip_without_gpu();
     cpu = plain_cpu();
-    search_compare(cpu, gpu, &(struct search_shape){ 256, 2816, 3, EXL3_MUL1, 14, 16 });
-    search_compare(cpu, gpu, &(struct search_shape){ 128, 128, 4, EXL3_MUL1, 0, 8 });
-    search_compare(cpu, gpu, &(struct search_shape){ 4096, 128, 2, EXL3_MUL1, 0, 1 });
+    search_compare(cpu, gpu, &(struct search_shape){ 256, 2816, 3, EXL3_MUL1, 14, 16, 1 });
+    search_compare(cpu, gpu, &(struct search_shape){ 128, 128, 4, EXL3_MUL1, 0, 8, 5 });
+    search_compare(cpu, gpu, &(struct search_shape){ 4096, 128, 2, EXL3_MUL1, 0, 1, 1 });
     device_close(cpu);
 }
 

@@ -108,7 +108,7 @@ static struct encode_errors encode(const struct trellis_workers *workers, const 
     static float got[ROWS][COLS], block[EXL3_BLOCK][EXL3_BLOCK];
 
     assert_ok(trellis_gain(s.bits, s.codebook, &s.gain, &err), &err);
-    assert_ok(trellis_encode(&s, workers, &c, &err), &err);
+    assert_ok(trellis_encode(&s, 1, workers, &c, &err), &err);
     assert_true(c.n_in == 256 && c.n_out == 256);
     struct exl3 m = { c.codes, c.suh, c.svh, c.n_in, c.n_out, 3, EXL3_MUL1 };
     for (uint32_t r = 0; r < ROWS; r++)

@@ -18,8 +18,9 @@ static void vectors_and_threads_find_the_same(void **state)
 
     (void)state;
     for (uint32_t bits = 1; bits <= EXL3_MAX_BITS; bits++)
-        search_compare(plain, fast,
-                       &(struct search_shape){ 48, 32, bits, (enum exl3_codebook)(bits % 3), 0, 2 });
+        search_compare(
+            plain, fast,
+            &(struct search_shape){ 48, 32, bits, (enum exl3_codebook)(bits % 3), 0, 2, 1 + bits % 2 });
     device_close(plain);
     device_close(fast);
 }

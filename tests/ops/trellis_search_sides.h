@@ -8,10 +8,11 @@ struct search_shape {
     uint32_t n_in, n_out, bits;
     enum exl3_codebook codebook;
     uint32_t first, last; // blocks [first, last), from the last to the first
+    uint32_t n;           // matrices; the second is a block behind the first, and so on
 };
 struct search_result {
-    float *missed;   // [n_in, n_out]
-    uint16_t *codes; // [n_in / 16, n_out / 16, 16 * bits]
+    float *missed;   // [n, n_in, n_out]
+    uint16_t *codes; // [n, n_in / 16, n_out / 16, 16 * bits]
     uint64_t missed_bytes, codes_bytes;
 };
 
@@ -31,9 +32,12 @@ static inline void search_play(struct tape *t, const struct search_shape *s, str
     struct err err = { 0 };
 
     for (uint32_t b = s->last; b-- > s->first;) {
-        struct step header = { .n_rows = 1, .max_rows = 1 };
+        struct step header = { .n_rows = s->n, .max_rows = s->n };
+        uint32_t blocks[8];
+        for (uint32_t m = 0; m < s->n; m++)
+            blocks[m] = (b + m) % (s->n_in / EXL3_TILE);
         assert_ok(buffer_write(step, 0, &header, sizeof header, &err), &err);
-        assert_ok(buffer_write(step, 4 * step_at_positions(1), &b, sizeof b, &err), &err);
+        assert_ok(buffer_write(step, 4 * step_at_positions(s->n), blocks, 4 * s->n, &err), &err);
         assert_ok(tape_play(t, step, &err), &err);
     }
 }
@@ -41,17 +45,17 @@ static inline void search_play(struct tape *t, const struct search_shape *s, str
 // The same numbers on every device: what was missed behind the last block too.
 static inline struct search_result search_run(struct device *d, const struct search_shape *s)
 {
-    const uint64_t n = (uint64_t)s->n_in * s->n_out, n_l = (uint64_t)s->n_in * s->n_in;
+    const uint64_t n = (uint64_t)s->n * s->n_in * s->n_out, n_l = (uint64_t)s->n * s->n_in * s->n_in;
     struct search_result r = { .missed_bytes = 4 * n,
-                               .codes_bytes = exl3_codes_bytes(s->n_in, s->n_out, s->bits) };
-    struct tape *t = tape_create(d, (struct tape_limits){ .max_rows = 1 });
+                               .codes_bytes = s->n * exl3_codes_bytes(s->n_in, s->n_out, s->bits) };
+    struct tape *t = tape_create(d, (struct tape_limits){ .max_rows = s->n });
     struct buffer w, l, missed, codes, step;
     struct err err = { 0 };
 
     bench_seed(11);
     assert_ok(buffer_alloc(d, 4 * n, &w, &err) && buffer_alloc(d, 4 * n_l, &l, &err) &&
                   buffer_alloc(d, 4 * n, &missed, &err) && buffer_alloc(d, r.codes_bytes, &codes, &err) &&
-                  buffer_alloc(d, step_bytes(1, 0), &step, &err),
+                  buffer_alloc(d, step_bytes(s->n, 0), &step, &err),
               &err);
     search_fill(&w, n, 1);
     search_fill(&l, n_l, 0.1f);

@@ -7,7 +7,6 @@
 #include "model_tools/trellis/trellis_encode.h"
 #include <math.h>
 #include "base/mem.h"
-#include "model_tools/trellis/trellis_blocks.h"
 #include "model_tools/trellis/trellis_factor.h"
 #include "model_tools/trellis/trellis_transform.h"
 #include "ops/trellis_search/trellis_path.h"
@@ -84,44 +83,61 @@ static double relative_error(const struct encoder *e)
     return all > 0 ? missed / all : 0;
 }
 
-static bool code_blocks(struct encoder *e, const struct trellis_workers *workers, struct err *err)
+static bool prepare(struct encoder *e, struct thread_pool *pool, struct err *err)
 {
-    const struct trellis_blocks blocks = { .w = e->w,
-                                           .l = e->l,
-                                           .n_in = e->code->n_in,
-                                           .n_out = e->code->n_out,
-                                           .bits = e->source->bits,
-                                           .codebook = e->source->codebook,
-                                           .codes = e->code->codes,
-                                           .missed = e->missed,
-                                           .goes_on = workers->goes_on,
-                                           .arg = workers->arg };
+    const struct trellis_source *s = e->source;
+    struct trellis_code *c = e->code;
+
+    if (!make_room(e, err))
+        return false;
+    trellis_transform(&(struct trellis_transform){ s->w, s->rows, s->cols, c->n_in, c->n_out, s->gain,
+                                                   s->seed, e->w, c->suh, c->svh },
+                      pool);
+    return trellis_factor(&(struct trellis_factor_source){ s->moments, c->suh, s->cols, c->n_in }, pool, e->l,
+                          err);
+}
+
+static bool code_blocks(const struct encoder *e, uint32_t n, const struct trellis_workers *workers,
+                        struct err *err)
+{
+    struct trellis_blocks blocks = { .n = n,
+                                     .n_in = e->code->n_in,
+                                     .n_out = e->code->n_out,
+                                     .bits = e->source->bits,
+                                     .codebook = e->source->codebook,
+                                     .goes_on = workers->goes_on,
+                                     .arg = workers->arg };
+
+    for (uint32_t i = 0; i < n; i++)
+        blocks.at[i] = (struct trellis_blocks_matrix){ e[i].w, e[i].l, e[i].code->codes, e[i].missed };
     return trellis_blocks_code(workers->device, &blocks, err);
 }
 
-bool trellis_encode(const struct trellis_source *source, const struct trellis_workers *workers,
-                    struct trellis_code *code, struct err *err)
+uint64_t trellis_encode_bytes(uint32_t rows, uint32_t cols)
 {
-    struct encoder e = { .source = source, .code = code };
+    return padded(cols) * (padded(rows) * 2ull * sizeof(float) + padded(cols) * (uint64_t)sizeof(double));
+}
 
-    *code = (struct trellis_code){ .n_in = padded(source->cols), .n_out = padded(source->rows) };
-    bool ok = make_room(&e, err);
-    if (ok) {
-        trellis_transform(&(struct trellis_transform){ source->w, source->rows, source->cols, code->n_in,
-                                                       code->n_out, source->gain, source->seed, e.w,
-                                                       code->suh, code->svh },
-                          workers->pool);
-        ok = trellis_factor(
-                 &(struct trellis_factor_source){ source->moments, code->suh, source->cols, code->n_in },
-                 workers->pool, e.l, err) &&
-             code_blocks(&e, workers, err);
+bool trellis_encode(const struct trellis_source *sources, uint32_t n, const struct trellis_workers *workers,
+                    struct trellis_code *codes, struct err *err)
+{
+    struct encoder encoders[TRELLIS_TOGETHER] = { 0 };
+    bool ok = true;
+
+    for (uint32_t i = 0; i < n; i++) {
+        codes[i] = (struct trellis_code){ .n_in = padded(sources[i].cols), .n_out = padded(sources[i].rows) };
+        encoders[i] = (struct encoder){ .source = &sources[i], .code = &codes[i] };
+        ok = ok && prepare(&encoders[i], workers->pool, err);
     }
-    code->error = ok ? relative_error(&e) : 0;
-    mem_free(e.w);
-    mem_free(e.missed);
-    mem_free(e.l);
-    if (!ok)
-        trellis_code_free(code);
+    ok = ok && code_blocks(encoders, n, workers, err);
+    for (uint32_t i = 0; i < n; i++) {
+        codes[i].error = ok ? relative_error(&encoders[i]) : 0;
+        mem_free(encoders[i].w);
+        mem_free(encoders[i].missed);
+        mem_free(encoders[i].l);
+        if (!ok)
+            trellis_code_free(&codes[i]);
+    }
     return ok;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include "base/thread_pool.h"
 #include "device/device.h"
+#include "model_tools/trellis/trellis_blocks.h"
 #include "quant/exl3.h"
 
 struct trellis_source {
@@ -34,6 +35,8 @@ struct trellis_code {
     double error; // squared, relative: of the output, as far as moments tell
 };
 
-bool trellis_encode(const struct trellis_source *source, const struct trellis_workers *workers,
-                    struct trellis_code *code, struct err *err);
-void trellis_code_free(struct trellis_code *code); // a zeroed one is allowed
+// n matrices of one shape, bits and codebook, TRELLIS_TOGETHER at most; a code for each.
+bool trellis_encode(const struct trellis_source *sources, uint32_t n, const struct trellis_workers *workers,
+                    struct trellis_code *codes, struct err *err);
+uint64_t trellis_encode_bytes(uint32_t rows, uint32_t cols); // of host memory that each of them takes
+void trellis_code_free(struct trellis_code *code);           // a zeroed one is allowed

@@ -12,13 +12,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/stage/devices.h"
-#include "model_tools/trellis/trellis_blocks.h"
 #include "model_tools/trellis/trellis_encode.h"
 #include "models/arch.h"
 #include "models/binding/joined.h"
 #include "text/json_memory.h"
 
-enum { MAX_COPIED = 1 << 28 };
+enum { MAX_COPIED = 1 << 28, MOST_BYTES = 1 << 30 }; // of matrices that are coded side by side
 #define NO_LAYER UINT32_MAX
 
 // A tensor of the output's file: copied, or coded from a matrix.
@@ -39,7 +38,7 @@ struct write_job {
     struct devices devices; // the first one searches
     struct file_writer out;
     struct trellis_result result;
-    uint64_t done, total, current;  // weights: of all matrices, and of the one that is being coded
+    uint64_t done, total, current;  // weights: of all matrices, and of those that are being coded
     float gains[EXL3_MAX_BITS + 1]; // by bits, once they are needed
     bool made_folder;
 };
@@ -88,12 +87,17 @@ static void choose(struct write_job *job, const struct weight_key *k, uint32_t l
         code_tensor(job, j->parts[i], k, layer);
 }
 
+// Of a layer those of one shape follow each other: they are coded side by side.
 static int by_layer(const void *a, const void *b)
 {
     const struct trellis_entry *x = a, *y = b;
-    uint64_t of_x = x->bits ? (uint64_t)x->layer + 1 : 0, of_y = y->bits ? (uint64_t)y->layer + 1 : 0;
+    uint64_t of_x[] = { x->bits ? (uint64_t)x->layer + 1 : 0, x->from->dims[0], x->from->dims[1], x->at },
+             of_y[] = { y->bits ? (uint64_t)y->layer + 1 : 0, y->from->dims[0], y->from->dims[1], y->at };
 
-    return of_x != of_y ? (of_x < of_y ? -1 : 1) : x->at < y->at ? -1 : 1;
+    for (int i = 0; i < 4; i++)
+        if (of_x[i] != of_y[i] && (i == 0 || i == 3 || x->bits))
+            return of_x[i] < of_y[i] ? -1 : 1;
+    return 0;
 }
 
 static bool choose_all(struct write_job *job, struct err *err)
@@ -211,38 +215,71 @@ static const double *moments_of(const struct write_job *job, const struct trelli
     return m ? m->sums : NULL;
 }
 
-static bool write_code(struct write_job *job, const struct trellis_entry *e, struct err *err)
+static bool read_source(const struct write_job *job, const struct trellis_entry *e,
+                        struct trellis_source *source, struct err *err)
 {
     const uint64_t n = e->from->dims[0] * e->from->dims[1];
-    const uint32_t mark = EXL3_MARK_MUL1;
     float *w = mem_alloc_array(n, sizeof *w);
-    struct trellis_code code = { 0 };
-    struct trellis_source source = { .w = w,
-                                     .moments = moments_of(job, e),
-                                     .rows = (uint32_t)e->from->dims[0],
-                                     .cols = (uint32_t)e->from->dims[1],
-                                     .bits = e->bits,
-                                     .codebook = EXL3_MUL1,
-                                     .gain = job->gains[e->bits],
-                                     .seed = e->at };
-    const struct trellis_workers workers = { job->devices.at[0], job->pool, goes_on, job };
 
-    job->current = n;
     if (!w)
         return err_memory(err, "a matrix");
     quant_read(&(struct quant_rows){ e->from->format, e->from->data, e->from->dims[1] }, 0, w, n);
-    bool ok = trellis_encode(&source, &workers, &code, err);
-    if (ok) {
-        file_write(&job->out, code.codes, (uint64_t)code.n_in * code.n_out * e->bits / 8);
-        file_write(&job->out, code.suh, 2 * (size_t)code.n_in);
-        file_write(&job->out, code.svh, 2 * (size_t)code.n_out);
-        file_write(&job->out, &mark, sizeof mark);
-        job->result.error += code.error;
-        job->result.n_coded++;
+    *source = (struct trellis_source){ .w = w,
+                                       .moments = moments_of(job, e),
+                                       .rows = (uint32_t)e->from->dims[0],
+                                       .cols = (uint32_t)e->from->dims[1],
+                                       .bits = e->bits,
+                                       .codebook = EXL3_MUL1,
+                                       .gain = job->gains[e->bits],
+                                       .seed = e->at };
+    return true;
+}
+
+static void write_code(struct write_job *job, const struct trellis_code *code, uint32_t bits)
+{
+    const uint32_t mark = EXL3_MARK_MUL1;
+
+    file_write(&job->out, code->codes, exl3_codes_bytes(code->n_in, code->n_out, bits));
+    file_write(&job->out, code->suh, 2 * (size_t)code->n_in);
+    file_write(&job->out, code->svh, 2 * (size_t)code->n_out);
+    file_write(&job->out, &mark, sizeof mark);
+    job->result.error += code->error;
+    job->result.n_coded++;
+}
+
+static bool write_codes(struct write_job *job, const struct trellis_entry *e, uint32_t n, struct err *err)
+{
+    struct trellis_source sources[TRELLIS_TOGETHER] = { 0 };
+    struct trellis_code codes[TRELLIS_TOGETHER] = { 0 };
+    const struct trellis_workers workers = { job->devices.at[0], job->pool, goes_on, job };
+    bool ok = find_gain(job, e->bits, err);
+
+    job->current = n * e->from->dims[0] * e->from->dims[1];
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = read_source(job, &e[i], &sources[i], err);
+    ok = ok && trellis_encode(sources, n, &workers, codes, err);
+    for (uint32_t i = 0; i < n; i++) {
+        if (ok)
+            write_code(job, &codes[i], e->bits);
+        trellis_code_free(&codes[i]);
+        mem_free((void *)(uintptr_t)sources[i].w);
     }
-    trellis_code_free(&code);
-    mem_free(w);
+    job->done += job->current;
     return ok;
+}
+
+// The entries from one on that are coded side by side.
+static uint32_t n_together(const struct write_job *job, size_t first)
+{
+    const struct trellis_entry *e = &job->entries[first], *o = e + 1;
+    const uint64_t bytes = trellis_encode_bytes((uint32_t)e->from->dims[0], (uint32_t)e->from->dims[1]);
+    const size_t left = model_file_n_tensors(job->file) - first;
+    uint32_t n = 1;
+
+    while (n < left && n < TRELLIS_TOGETHER && (n + 1) * bytes <= MOST_BYTES && o->layer == e->layer &&
+           o->bits == e->bits && o->from->dims[0] == e->from->dims[0] && o->from->dims[1] == e->from->dims[1])
+        n++, o++;
+    return n;
 }
 
 // The moments of a layer, and of those behind it that have room.
@@ -258,19 +295,23 @@ static bool calibrate(struct write_job *job, uint32_t layer, struct err *err)
 
 static bool write_tensors(struct write_job *job, struct err *err)
 {
-    for (size_t i = 0; i < model_file_n_tensors(job->file); i++) {
+    const size_t n_tensors = model_file_n_tensors(job->file);
+    uint32_t n;
+
+    for (size_t i = 0; i < n_tensors; i += n) {
         const struct trellis_entry *e = &job->entries[i];
-        job->result.bytes_in += e->from->bytes;
-        job->result.n_tensors++;
+        n = e->bits ? n_together(job, i) : 1;
+        for (uint32_t k = 0; k < n; k++)
+            job->result.bytes_in += e[k].from->bytes;
+        job->result.n_tensors += n;
         if (!e->bits) {
             file_write(&job->out, e->from->data, e->from->bytes);
             continue;
         }
         if (!calibrate(job, e->layer, err))
             return false;
-        if (!find_gain(job, e->bits, err) || !write_code(job, e, err))
+        if (!write_codes(job, e, n, err))
             return err_prefix(err, "tensor %.*s", STR_ARG(e->from->name));
-        job->done += e->from->dims[0] * e->from->dims[1];
     }
     return true;
 }

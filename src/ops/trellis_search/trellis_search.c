@@ -8,20 +8,20 @@ static bool is_shape(const struct trellis_search *s)
            s->bits <= EXL3_MAX_BITS;
 }
 
-static bool has_room(const struct trellis_search *s)
+static bool has_room(const struct trellis_search *s, uint32_t n_matrices)
 {
-    uint64_t n = (uint64_t)s->n_in * s->n_out;
+    uint64_t n = (uint64_t)n_matrices * s->n_in;
 
-    return s->w->bytes >= 4 * n && s->missed->bytes >= 4 * n &&
-           s->l->bytes >= 4 * (uint64_t)s->n_in * s->n_in &&
-           s->codes->bytes >= exl3_codes_bytes(s->n_in, s->n_out, s->bits);
+    return s->w->bytes >= 4 * n * s->n_out && s->missed->bytes >= 4 * n * s->n_out &&
+           s->l->bytes >= 4 * n * s->n_in &&
+           s->codes->bytes >= n_matrices * exl3_codes_bytes(s->n_in, s->n_out, s->bits);
 }
 
 void op_trellis_search(struct tape *t, const struct trellis_search *s)
 {
     struct trellis_search_args args = { s->n_in, s->n_out, s->bits, (u32)s->codebook };
 
-    if (!is_shape(s) || !has_room(s)) {
+    if (!is_shape(s) || !has_room(s, tape_limits(t)->max_rows)) {
         tape_fail(t,
                   "trellis_search: [%u, %u] in %u bits; want multiples of 16 and 32, 1 to 8 bits, and room",
                   s->n_in, s->n_out, s->bits);

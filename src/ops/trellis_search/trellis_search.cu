@@ -2,7 +2,8 @@
 // see trellis_search.h. The same bits as the plain loop: costs are rounded as written, sums are in its order.
 //
 // trellis_search_wanted   a warp has one of the eight sums of 32 outputs, a thread the block's 16 rows of one
-//                         output; l is brought to shared memory.   grid: (n_out / 32); block: 8 warps
+//                         output; l is brought to shared memory.   grid: (n_out / 32, matrices); block: 8
+//                         warps
 //
 // trellis_search_BITS     a block finds the path of one tile, then of the next. It is bound by issuing
 //                         instructions: 512 steps of 65,536 states, seven instructions each.
@@ -22,8 +23,14 @@
 
 enum { SEARCH_STEPS = EXL3_TILE * EXL3_TILE };
 
+struct wanted_place { // in a matrix
+    const f32 *l, *missed;
+    u32 first; // row of the block
+};
+
 // Of all 16 rows that begin at i: sums[r] += l[i][r] * missed[i].
-static __device__ __forceinline__ void add_rows(const struct trellis_search_params &p, u32 i, u32 first,
+static __device__ __forceinline__ void add_rows(const struct trellis_search_params &p,
+                                                const struct wanted_place &at, u32 i,
                                                 double (&l)[EXL3_TILE][EXL3_TILE], double (&sums)[EXL3_TILE])
 {
     const u32 lane = threadIdx.x % 32;
@@ -31,10 +38,10 @@ static __device__ __forceinline__ void add_rows(const struct trellis_search_para
 
 #pragma unroll
     for (u32 k = 0; k < EXL3_TILE; k++)
-        missed[k] = p.missed[(u64)(i + k) * p.n_out + blockIdx.x * TRELLIS_WANTED_OUTPUTS + lane];
+        missed[k] = at.missed[(u64)(i + k) * p.n_out + blockIdx.x * TRELLIS_WANTED_OUTPUTS + lane];
 #pragma unroll
     for (u32 k = lane / EXL3_TILE; k < EXL3_TILE; k += 2)
-        l[k][lane % EXL3_TILE] = p.l[(u64)(i + k) * p.n_in + first + lane % EXL3_TILE];
+        l[k][lane % EXL3_TILE] = at.l[(u64)(i + k) * p.n_in + at.first + lane % EXL3_TILE];
     __syncwarp();
 #pragma unroll
     for (u32 k = 0; k < EXL3_TILE; k++)
@@ -48,22 +55,27 @@ extern "C" __global__ void __launch_bounds__(TRELLIS_WANTED_THREADS)
     trellis_search_wanted(const __grid_constant__ struct trellis_search_params p)
 {
     __shared__ double shared[TRELLIS_SEARCH_SUMS][EXL3_TILE][TRELLIS_WANTED_OUTPUTS]; // at first l, then sums
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = step_positions(p.step)[0] * EXL3_TILE;
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, matrix = blockIdx.y;
+    const u64 before = (u64)matrix * p.n_in;
     double sums[EXL3_TILE] = { 0 };
 
     wait_for_inputs();
-    for (u32 i = first + (1 + warp) * EXL3_TILE; i < p.n_in; i += TRELLIS_SEARCH_SUMS * EXL3_TILE)
-        add_rows(p, i, first, *(double(*)[EXL3_TILE][EXL3_TILE])shared[warp], sums);
+    if (matrix >= p.step->n_rows)
+        return;
+    const struct wanted_place place = { p.l + before * p.n_in, p.missed + before * p.n_out,
+                                        step_positions(p.step)[matrix] * EXL3_TILE };
+    for (u32 i = place.first + (1 + warp) * EXL3_TILE; i < p.n_in; i += TRELLIS_SEARCH_SUMS * EXL3_TILE)
+        add_rows(p, place, i, *(double(*)[EXL3_TILE][EXL3_TILE])shared[warp], sums);
 #pragma unroll
     for (u32 r = 0; r < EXL3_TILE; r++)
         shared[warp][r][lane] = sums[r];
     __syncthreads();
     for (u32 r = warp; r < EXL3_TILE; r += TRELLIS_SEARCH_SUMS) {
         u64 at = (u64)r * p.n_out + blockIdx.x * TRELLIS_WANTED_OUTPUTS + lane;
-        double all = p.w[(u64)first * p.n_out + at];
+        double all = p.w[(before + place.first) * p.n_out + at];
         for (u32 s = 0; s < TRELLIS_SEARCH_SUMS; s++)
             all += shared[s][r][lane];
-        p.wanted[at] = (f32)all;
+        p.wanted[(u64)matrix * EXL3_TILE * p.n_out + at] = (f32)all;
     }
 }
 
@@ -257,17 +269,18 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
         }
     }
 
-    __device__ __forceinline__ void find(u32 block, u32 tile)
+    __device__ __forceinline__ void find(u32 matrix, u32 tile)
     {
         const u32 i = threadIdx.x, out = tile * EXL3_TILE + output_of(i % SEARCH_STEPS),
                   in = input_of(i % SEARCH_STEPS);
+        const u64 before = (u64)matrix * p.n_in + step_positions(p.step)[matrix] * EXL3_TILE; // rows
 
         if (i < SEARCH_STEPS)
-            shared.wanted[i] = p.wanted[(u64)in * p.n_out + out];
+            shared.wanted[i] = p.wanted[(u64)(matrix * EXL3_TILE + in) * p.n_out + out];
         find_states();
-        put_code(p.codes + ((u64)block * (p.n_out / EXL3_TILE) + tile) * 8 * BITS);
+        put_code(p.codes + (before / EXL3_TILE * (p.n_out / EXL3_TILE) + tile) * 8 * BITS);
         if (i < SEARCH_STEPS) {
-            const u64 at = (u64)(block * EXL3_TILE + in) * p.n_out + out;
+            const u64 at = (before + in) * p.n_out + out;
             u32 value = two_values(p, shared.states[i], 0);
             p.missed[at] = p.w[at] - __half22float2(*(__half2 *)&value).x;
         }
@@ -280,11 +293,11 @@ static __device__ __forceinline__ void trellis_search(const struct trellis_searc
 {
     __shared__ struct search_shared shared;
     struct trellis_searcher<BITS, IN_MEMORY> s(p, shared);
-    const u32 block = step_positions(p.step)[0];
+    const u32 across = p.n_out / EXL3_TILE;
 
     wait_for_inputs();
-    for (u32 tile = blockIdx.x; tile < p.n_out / EXL3_TILE; tile += gridDim.x)
-        s.find(block, tile);
+    for (u32 i = blockIdx.x; i < p.step->n_rows * across; i += gridDim.x)
+        s.find(i / across, i % across);
 }
 
 #define TRELLIS_SEARCH(bits, name, in_memory)                                                  \

@@ -1,12 +1,13 @@
-// trellis_search: one block of 16 inputs of a matrix as EXL3 (quant/exl3.h), block b, for LDLQ
+// trellis_search: of each of n matrices one block of 16 inputs as EXL3 (quant/exl3.h), block b, for LDLQ
 // (model_tools/trellis/trellis_encode.c):
 //   wanted[r][o] = w[16 b + r][o] + sum over i from 16 (b + 1) on of l[i][16 b + r] * missed[i][o]
 //   codes[b][o / 16] = the code that meets 16 x 16 of these best (trellis_path.h)
 //   missed[16 b + r][o] = w[16 b + r][o] - what it decodes to
 //
-// b is the position of the step's one row, so that the blocks of a matrix, from the last to the first, are
-// plays of one tape. Every device writes the same bits: sums are in fp64, where a product of two fp32 is
-// exact, in the order of i; of eight sums each has every eighth block of i, and they are added in turn.
+// A row of the step is a matrix, and its position the block: so the blocks of matrices, from the last to the
+// first, are plays of one tape. Every device writes the same bits: sums are in fp64, where a product of two
+// fp32 is exact, in the order of i; of eight sums each has every eighth block of i, and they are added in
+// turn.
 #pragma once
 #include "base/lang.h"
 #include "quant/exl3.h"
@@ -23,10 +24,10 @@ enum { TRELLIS_SEARCH_W, TRELLIS_SEARCH_L, TRELLIS_SEARCH_MISSED, TRELLIS_SEARCH
 #ifdef HOST_C
 #include "device/tape.h"
 
-struct trellis_search {
-    const struct buffer *w, *missed; // [n_in, n_out] fp32
-    const struct buffer *l;          // [n_in, n_in] fp32; the blocks on its diagonal are 1
-    const struct buffer *codes;      // [n_in / 16, n_out / 16, 16 * bits] of 16 bits
+struct trellis_search {              // n: the tape's most rows
+    const struct buffer *w, *missed; // [n, n_in, n_out] fp32
+    const struct buffer *l;          // [n, n_in, n_in] fp32; the blocks on its diagonals are 1
+    const struct buffer *codes;      // [n, n_in / 16, n_out / 16, 16 * bits] of 16 bits
     uint32_t n_in, n_out, bits;
     enum exl3_codebook codebook;
 };

@@ -17,7 +17,7 @@ void cuda_plan_trellis_search(struct cuda_plan *p)
 {
     const struct trellis_search_args *a = (const struct trellis_search_args *)p->command->args;
     const u32 n_tails = (1u << TRELLIS_STATES_BITS) >> a->bits, costs_bytes = 2 * n_tails * 4,
-              n_tiles = a->n_out / EXL3_TILE,
+              n_tiles = p->tape.max_rows * (a->n_out / EXL3_TILE),
               n_blocks = n_tiles < p->device.n_sms ? n_tiles : p->device.n_sms;
     const bool fits = a->bits > 1 && costs_bytes <= p->device.shared_bytes;
     struct trellis_search_params params = { .w = cuda_at(p, TRELLIS_SEARCH_W),
@@ -30,13 +30,14 @@ void cuda_plan_trellis_search(struct cuda_plan *p)
                                             .more = trellis_codebooks[a->codebook].more };
     char name[32];
 
-    params.wanted = take(p, (u64)EXL3_TILE * a->n_out * 4);
+    params.wanted = take(p, (u64)p->tape.max_rows * EXL3_TILE * a->n_out * 4);
     params.choices = take(p, (u64)n_blocks * EXL3_TILE * EXL3_TILE * n_tails);
     params.costs = fits ? 0 : take(p, (u64)n_blocks * costs_bytes);
-    cuda_launch_add(
-        p, "trellis_search_wanted",
-        (struct cuda_shape){ { a->n_out / TRELLIS_WANTED_OUTPUTS, 1, 1 }, TRELLIS_WANTED_THREADS, 0 },
-        &params, sizeof params);
+    cuda_launch_add(p, "trellis_search_wanted",
+                    (struct cuda_shape){ { a->n_out / TRELLIS_WANTED_OUTPUTS, p->tape.max_rows, 1 },
+                                         TRELLIS_WANTED_THREADS,
+                                         0 },
+                    &params, sizeof params);
     snprintf(name, sizeof name, "trellis_search_%s_%u", fits ? "shared" : "memory", a->bits);
     cuda_launch_add(
         p, name,

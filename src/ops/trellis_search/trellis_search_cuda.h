@@ -15,7 +15,7 @@ struct trellis_search_params {
     DEVICE_AT(const f32) l;
     DEVICE_AT(f32) missed;
     DEVICE_AT(u32) codes;
-    DEVICE_AT(f32) wanted; // [16, n_out]
+    DEVICE_AT(f32) wanted; // [matrices, 16, n_out]
     DEVICE_AT(u8) choices; // [blocks, 256, 65536 >> bits]
     DEVICE_AT(f32) costs;  // [blocks, 2, 65536 >> bits], where they have no room in shared memory
     u32 n_in, n_out;
