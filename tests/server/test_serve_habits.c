@@ -497,6 +497,35 @@ static void many_texts_are_embedded_at_once(void **state)
 }
 
 // --limits shows in /health, /metrics and the number of sequences.
+static void a_response_repeats_what_was_asked(void **state)
+{
+    static const char tool[] =
+        "{\"type\":\"function\",\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}";
+    char body[512];
+
+    (void)state;
+    json_t *r = post(
+        RESPONSE,
+        "{\"input\":\"x\",\"max_output_tokens\":2,\"instructions\":\"Be brief.\",\"metadata\":{\"a\":\"b\"},"
+        "\"text\":{\"format\":{\"type\":\"json_object\"}}}");
+    assert_string_equal(text(r, "instructions"), "Be brief.");
+    assert_string_equal(text(r, "metadata.a"), "b");
+    assert_string_equal(text(r, "text.format.type"), "json_object");
+    assert_int_equal(json_integer_value(at(r, "max_output_tokens")), 2);
+    json_decref(r);
+    snprintf(
+        body, sizeof body,
+        "{\"input\":\"x\",\"max_output_tokens\":2,\"instructions\":null,\"text\":{\"verbosity\":\"low\"},"
+        "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"},\"tools\":[%s]}",
+        tool);
+    r = post(RESPONSE, body);
+    assert_true(json_is_null(at(r, "instructions")));
+    assert_string_equal(text(r, "text.format.type"), "text");
+    assert_string_equal(text(r, "tools.0.name"), "f");
+    assert_string_equal(text(r, "tool_choice.name"), "f");
+    json_decref(r);
+}
+
 static void settings_are_told_as_they_were_written(void **state)
 {
     (void)state;
@@ -550,6 +579,7 @@ int main(void)
         cmocka_unit_test(cached_tokens_are_tokens_of_the_prompt),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),
+        cmocka_unit_test(a_response_repeats_what_was_asked),
         cmocka_unit_test(settings_are_told_as_they_were_written),
         cmocka_unit_test(limits_are_counted),
     };

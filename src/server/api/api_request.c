@@ -361,7 +361,7 @@ static bool take_continue(struct api_request *request, const char *name, json_t 
 
 static bool take_metadata(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    request->metadata = json_incref(value);
+    (void)request;
     return json_is_object(value) || wrong_type(name, "an object", value, err);
 }
 
@@ -599,6 +599,20 @@ static bool read_all(struct api_request *request, struct err *err)
     return check_whole(request, err);
 }
 
+static json_t *repeated_fields(json_t *body)
+{
+    static const char *const names[] = { "instructions", "max_output_tokens", "metadata", "tool_choice",
+                                         "tools" };
+    json_t *repeated = json_object(), *text = json_object_get(body, "text");
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!json_is_null(json_object_get(body, names[i])))
+            json_object_set(repeated, names[i], json_object_get(body, names[i]));
+    if (json_is_object(json_object_get(text, "format")))
+        json_object_set(repeated, "text", text);
+    return repeated;
+}
+
 bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body,
                       const struct server_limits *limits, struct err *err)
 {
@@ -617,8 +631,10 @@ bool api_request_read(struct api_request *request, enum dialect dialect, json_t 
                               .penalty_window = defaults.sampling.penalty_window };
     if (!json_is_object(body))
         err_set(err, ERR_INPUT, "the body is %s; want a JSON object", type_name(body));
-    else if (read_all(request, err))
+    else if (read_all(request, err)) {
+        request->repeated = dialect & RESPONSES ? repeated_fields(body) : NULL;
         return true;
+    }
     api_request_release(request);
     return false;
 }
@@ -629,7 +645,7 @@ void api_request_release(struct api_request *request)
     json_decref(request->warnings);
     json_decref(request->tools);
     json_decref(request->stop_list);
-    json_decref(request->metadata);
+    json_decref(request->repeated);
     json_decref(request->documents);
     mem_free(request->bias);
     pictures_release(&request->pictures);

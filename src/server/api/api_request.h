@@ -77,7 +77,7 @@ struct api_request {
     bool return_documents;
     json_t *warnings;  // array of strings, owned
     json_t *stop_list; // a string or a list of them, owned; NULL: none
-    json_t *metadata;  // of a response, owned; NULL: none
+    json_t *repeated;  // fields that a response's reply has too, an object, owned; NULL: none
     const char *model; // within body; NULL: not given
     struct ingot_sampling sampling;
     const char *stops[64]; // within body

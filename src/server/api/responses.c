@@ -51,17 +51,17 @@ static json_t *frame(const struct api_response *t, const char *status, json_t *o
                   "instructions", "previous_response_id", "model", t->name, "output", output);
 
     json_t *more =
-        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls",
+        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:{}, s:[], s:n}", "parallel_tool_calls",
                   !t->request.one_call, "temperature", api_request_number(t->request.sampling.temperature),
                   "top_p", api_request_number(t->request.sampling.top_p), "tool_choice",
                   t->request.choice >= CHOICE_REQUIRED ? "required"
                   : t->request.choice == CHOICE_NONE   ? "none"
                                                        : "auto",
-                  "truncation", "disabled", "store", 0, "text", "format", "type", "text", "metadata",
-                  t->request.metadata ? json_incref(t->request.metadata) : json_object());
+                  "truncation", "disabled", "store", 0, "text", "format", "type", "text", "metadata", "tools",
+                  "max_output_tokens");
     json_object_update(reply, more);
+    json_object_update(reply, t->request.repeated);
     json_decref(more);
-    json_object_set_new(reply, "tools", json_array());
     return reply;
 }
 
