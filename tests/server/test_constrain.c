@@ -259,17 +259,18 @@ static void calls_that_were_made_are_read_back(void **state)
 // Granite 3's and LFM2's templates show none.
 static void earlier_calls_have_the_familys_form(void **state)
 {
-    json_t *calls = json_pack("[o]", made("f", "{\"a\": [true, null], \"b\": {\"c\": \"x\"}}"));
+    json_t *calls = json_pack("[o]", made("f", "{\"a\": [true, null], \"b\": {\"\\\"c\": \"x\"}}"));
     struct buf text = { 0 };
 
     (void)state;
     constrain_calls_text(CALLS_PYTHON, calls, &text);
-    assert_string_equal(text.at, "<|tool_call_start|>[f(a=[True, None], b={\"c\": \"x\"})]<|tool_call_end|>");
+    assert_string_equal(text.at,
+                        "<|tool_call_start|>[f(a=[True, None], b={\"\\\"c\": \"x\"})]<|tool_call_end|>");
     text.n = 0;
     constrain_calls_text(CALLS_BARS, calls, &text);
     assert_string_equal(text.at,
                         "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": [true, null], \"b\": "
-                        "{\"c\": \"x\"}}}]");
+                        "{\"\\\"c\": \"x\"}}}]");
     buf_free(&text);
     json_decref(calls);
 }

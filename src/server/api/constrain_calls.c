@@ -71,8 +71,12 @@ static void write_python(const json_t *value, struct buf *text)
         buf_text(text, "{");
         json_object_foreach((json_t *)(uintptr_t)value, key, item)
         {
-            buf_printf(text, "%s\"%s\": ", between, key);
+            json_t *quoted = json_string(key);
+            buf_text(text, between);
+            buf_json(text, quoted, JSON_ENCODE_ANY);
+            buf_text(text, ": ");
             write_python(item, text);
+            json_decref(quoted);
             between = ", ";
         }
         buf_text(text, "}");
@@ -117,7 +121,8 @@ static void write_made_call(enum tool_call_style style, json_t *call, struct buf
 {
     json_t *function = json_object_get(call, "function"), *name = json_object_get(function, "name"),
            *given = json_object_get(function, "arguments");
-    const char *words = json_string_value(given), *head = forms[style].head;
+    const char *words = json_string_value(given), *head = forms[style].head,
+               *id = json_string_value(json_object_get(call, "id"));
     json_t *arguments = words ? json_loads(words, 0, NULL) : json_incref(given);
 
     if (style == CALLS_PYTHON && json_is_object(arguments)) {
@@ -130,7 +135,7 @@ static void write_made_call(enum tool_call_style style, json_t *call, struct buf
     else
         write_name(name, style == CALLS_NAKED ? "parameters" : "arguments", text);
     if (style == CALLS_ARGS_ID)
-        buf_printf(text, "%s[ARGS]", json_string_value(json_object_get(call, "id")));
+        buf_printf(text, "%s[ARGS]", id ? id : "");
     if (words)
         buf_text(text, words);
     else
