@@ -127,6 +127,10 @@ static const struct {
       "<TOOLCALL>[{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}, "
       "{\"name\":\"ping\",\"arguments\":{}}]</TOOLCALL>",
       "get({\"city\":\"x\"})ping({})" },
+    { CALLS_LINES,
+      "<function_calls>{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}\n"
+      "{\"name\":\"ping\",\"arguments\":{}}</function_calls>",
+      "get({\"city\":\"x\"})ping({})" },
     { CALLS_CHANNELS,
       "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
       "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",

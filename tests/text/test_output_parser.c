@@ -165,6 +165,28 @@ static void calls_in_python_between_marks(void **state)
     json_decref(tools);
 }
 
+// OLMo 3: calls in Python, a line each.
+static void calls_in_lines_between_marks(void **state)
+{
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}]", 0, NULL);
+    struct output_parser_options o = { .style = CALLS_LINES, .tools = tools };
+
+    (void)state;
+    expect_with(&o, "So.<function_calls>f(a=\"b, c)\\n\", n=[1, null])\ng()</function_calls>",
+                "C(So.)T0:f({\"a\": \"b, c)\\n\", \"n\": [1, null]})T1:g({})");
+    expect_with(&o, "<function_calls>\ng()\n</function_calls>\n\nf(1) is text", "T0:g({})C(f(1) is text)");
+    expect_with(&o, "<function_calls>g()</function_calls><function_calls>f(a=true)</function_calls>",
+                "T0:g({})T1:f({\"a\": true})");
+    expect_with(&o,
+                "<function_calls>{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n{\"name\": \"g\", "
+                "\"arguments\": {}}</function_calls>",
+                "T0:f({\"a\": 1})T1:g({})");
+    expect_with(&o, "<function_calls>h(a=1)</function_calls>", "C(h(a=1)</function_calls>)");
+    expect_with(&o, "<function_calls>g()\nh()", "T0:g({})C(h())");
+    expect_with(&o, "a <function_call", "C(a <function_call)");
+    json_decref(tools);
+}
+
 static void calls_between_tags(void **state)
 {
     (void)state;
@@ -406,7 +428,8 @@ static void styles_are_found_in_templates(void **state)
                      { "qwen3.5", CALLS_FUNCTIONS },  { "glm4", CALLS_KEYS },
                      { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
                      { "granite3", CALLS_BARS },      { "deepseek", CALLS_FENCED },
-                     { "llama3-tools", CALLS_NAKED } };
+                     { "llama3-tools", CALLS_NAKED }, { "gemma4", CALLS_BRACES },
+                     { "lfm2", CALLS_PYTHON },        { "gpt-oss", CALLS_CHANNELS } };
 
     (void)state;
     assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
@@ -425,6 +448,7 @@ static void styles_are_found_in_templates(void **state)
     assert_int_equal(tool_call_style_of(STR("\"List of tools: [\"")), CALLS_PYTHON);
     assert_int_equal(tool_call_style_of(STR("use: <TOOLCALL>[{{\"name\": \"f\"}}]</TOOLCALL>")),
                      CALLS_CAPITALS);
+    assert_int_equal(tool_call_style_of(STR("'<function_calls>' + message['function_calls']")), CALLS_LINES);
     assert_int_equal(tool_call_style_of(STR("Environment: ipython")), CALLS_NAKED);
     assert_int_equal(tool_call_style_of(STR("")), CALLS_TAGS);
 }
@@ -437,6 +461,7 @@ int main(void)
         cmocka_unit_test(reasoning_has_the_family_s_marks),
         cmocka_unit_test(calls_in_braces),
         cmocka_unit_test(calls_in_python_between_marks),
+        cmocka_unit_test(calls_in_lines_between_marks),
         cmocka_unit_test(calls_between_tags),
         cmocka_unit_test(calls_with_marked_up_arguments),
         cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),

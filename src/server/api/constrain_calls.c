@@ -38,6 +38,7 @@ static const struct form {
     [CALLS_PYTHON] = { "<|tool_call_start|>[", "", NULL, "", ", ", "]<|tool_call_end|>" },
     [CALLS_BARS] = { "<|tool_call|>[", "", NULL, "", ", ", "]" },
     [CALLS_CAPITALS] = { "<TOOLCALL>[", "", NULL, "", ", ", "]</TOOLCALL>" },
+    [CALLS_LINES] = { "<function_calls>", "", NULL, "", "\n", "</function_calls>" },
     [CALLS_CHANNELS] = { "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "",
                          "<|call|><|start|>assistant", "" },
 };
@@ -125,7 +126,7 @@ static void write_made_call(enum tool_call_style style, json_t *call, struct buf
                *id = json_string_value(json_object_get(call, "id"));
     json_t *arguments = words ? json_loads(words, 0, NULL) : json_incref(given);
 
-    if (style == CALLS_PYTHON && json_is_object(arguments)) {
+    if ((style == CALLS_PYTHON || style == CALLS_LINES) && json_is_object(arguments)) {
         write_python_call(json_string_value(name), arguments, text);
         json_decref(arguments);
         return;
@@ -163,13 +164,13 @@ void constrain_calls_text(enum tool_call_style style, json_t *calls, struct buf 
 // ---- marks
 
 static const char *const marks[] = {
-    "<tool_call>",       "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",     "[ARGS]",
-    "<arg_key>",         "</arg_key>",   "<arg_value>",  "</arg_value>",  CALLS_BEGIN,
-    CALLS_END,           CALL_BEGIN,     CALL_END,       CALL_SEP,        "</think>",
-    "<|channel|>",       "<|message|>",  "<|start|>",    "<|end|>",       "<|call|>",
-    "<|constrain|>",     "[THINK]",      "[/THINK]",     "<|channel>",    "<channel|>",
-    "<|tool_call>",      "<tool_call|>", "<|\"|>",       "<|tool_call|>", "<|tool_call_start|>",
-    "<|tool_call_end|>", "<TOOLCALL>",   "</TOOLCALL>"
+    "<tool_call>",       "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",        "[ARGS]",
+    "<arg_key>",         "</arg_key>",   "<arg_value>",  "</arg_value>",     CALLS_BEGIN,
+    CALLS_END,           CALL_BEGIN,     CALL_END,       CALL_SEP,           "</think>",
+    "<|channel|>",       "<|message|>",  "<|start|>",    "<|end|>",          "<|call|>",
+    "<|constrain|>",     "[THINK]",      "[/THINK]",     "<|channel>",       "<channel|>",
+    "<|tool_call>",      "<tool_call|>", "<|\"|>",       "<|tool_call|>",    "<|tool_call_start|>",
+    "<|tool_call_end|>", "<TOOLCALL>",   "</TOOLCALL>",  "<function_calls>", "</function_calls>"
 };
 
 static const char *first_mark(struct str text, size_t *at)

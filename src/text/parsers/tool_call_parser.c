@@ -197,12 +197,15 @@ static enum parse_step enter_call(struct output_parser *p, struct output_piece *
     int form = tool_call_family_of(p->style)->form;
     if (p->in_python)
         return read_python(p, piece);
+    p->in_list |= form == CALL_LINES; // up to the closer
     if (next == '{' && p->style != CALLS_BRACES)
         return tool_call_json_step(p, piece);
     if (next == ']' && p->in_list) { // of no calls
         p->mode = OUTPUT_AFTER_CALL;
         return PARSE_GO_ON;
     }
+    if (form == CALL_LINES)
+        return read_python(p, piece);
     if (form == CALL_PYTHON)
         return enter_python(p, piece, next);
     if (form == CALL_NAMED)
@@ -242,12 +245,15 @@ enum parse_step tool_call_parser_after(struct output_parser *p)
         bool more, closes = output_parser_at_mark(p, family->closers[i], &more);
         unknown |= more;
         p->at += closes ? strlen(family->closers[i]) : 0;
+        p->in_list &= !closes;
         if (closes)
             return PARSE_GO_ON;
     }
     if (unknown)
         return PARSE_WAIT;
     char next = p->text.at[p->at];
+    if (family->form == CALL_LINES && p->in_list)
+        return tool_call_parser_begin(p);
     bool separated_from_next = (next == ',' && p->in_list) || (next == ';' && p->style == CALLS_NAKED);
     p->at += separated_from_next;
     if (next == ']' && p->in_list) {

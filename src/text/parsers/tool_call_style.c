@@ -13,6 +13,7 @@ static const struct tool_call_family
     python = { .marks = { "<|tool_call_start|>" }, .closers = { "<|tool_call_end|>" }, .form = CALL_PYTHON },
     bars = { .marks = { "<|tool_call|>" }, .closers = { "<|/tool_call|>" }, .form = CALL_LIST },
     capitals = { .marks = { "<TOOLCALL>" }, .closers = { "</TOOLCALL>" }, .form = CALL_LIST },
+    lines = { .marks = { "<function_calls>" }, .closers = { "</function_calls>" }, .form = CALL_LINES },
     naked = { .form = CALL_NAKED };
 
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
@@ -23,6 +24,7 @@ const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
         [CALLS_ARGS_ID] = &list,   [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
         [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,      [CALLS_BRACES] = &braces,
         [CALLS_PYTHON] = &python,  [CALLS_BARS] = &bars,        [CALLS_CAPITALS] = &capitals,
+        [CALLS_LINES] = &lines,
     };
 
     return families[style];
@@ -48,6 +50,7 @@ enum tool_call_style tool_call_style_of(struct str chat_template)
                   { "<tool_call>", "<arg_key>", CALLS_KEYS },
                   { "<tool_call>", NULL, CALLS_TAGS },
                   { "<TOOLCALL>", NULL, CALLS_CAPITALS },
+                  { "<function_calls>", NULL, CALLS_LINES },
                   { "<|python_tag|>", NULL, CALLS_NAKED },
                   { "ipython", NULL, CALLS_NAKED },
                   { "func_name1(", NULL, CALLS_NAKED } };

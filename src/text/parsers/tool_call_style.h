@@ -21,6 +21,7 @@ enum tool_call_style {
     CALLS_PYTHON,   // <|tool_call_start|>[NAME(KEY=VALUE), ...]<|tool_call_end|>: LFM2
     CALLS_BARS, // <|tool_call|>[{"name", "arguments"}, ...]: Granite 3; <|/tool_call|> behind it: Phi-4-mini
     CALLS_CAPITALS, // <TOOLCALL>[{"name", "arguments"}, ...]</TOOLCALL>: Nemotron Nano 2
+    CALLS_LINES,    // <function_calls>NAME(KEY=VALUE)</function_calls>, a line for each call: OLMo 3
     N_CALL_STYLES
 };
 
@@ -43,7 +44,8 @@ struct tool_call_family {
         CALL_LIST,   // {...}, a list of these in brackets, or NAME, a separator and {...}
         CALL_NAMED,  // {...}, or NAME, a separator and {...}
         CALL_NAKED,  // {...} alone, or Python
-        CALL_PYTHON  // Python in brackets
+        CALL_PYTHON, // Python in brackets
+        CALL_LINES   // Python up to the closer, {...} too
     } form;
 };
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style);
