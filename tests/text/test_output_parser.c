@@ -162,6 +162,9 @@ static void calls_in_python_between_marks(void **state)
                 "C(So)T0:f({\"a\": 1})");
     expect_with(&o, "<|tool_call_start|>[h(a=1)]<|tool_call_end|>", "C(h(a=1)]<|tool_call_end|>)");
     expect_with(&o, "<|tool_call_start|>text", "C(text)");
+    // a list that is none is over where the next begins
+    expect_with(&o, "<|tool_call_start|>[h()]<|tool_call_end|><|tool_call_start|>[g()]<|tool_call_end|>",
+                "C(h()]<|tool_call_end|>)T0:g({})");
     json_decref(tools);
 }
 

@@ -102,7 +102,7 @@ static enum parse_step read_content(struct output_parser *p, struct output_piece
         return output_parser_emit(p, piece, PIECE_CONTENT, n);
     if (at == SIZE_MAX)
         return PARSE_WAIT;
-    p->in_list = false;
+    p->in_list = p->in_python = false;
     p->at += at + (strcmp(mark, CALL_FUNCTION_MARK) != 0 ? strlen(mark) : 0);
     return tool_call_parser_begin(p);
 }
