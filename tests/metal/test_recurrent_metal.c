@@ -41,11 +41,20 @@ static void models_give_the_reference_logits(void **state)
     check_golden(&(struct golden_run){ "granitehybrid-moe", "", "metal", 9, true });
 }
 
+static void invariant_logits_in_any_chunks(void **state)
+{
+    (void)state;
+    check_invariant("qwen35", NULL, "metal", false);
+    check_invariant("lfm2", NULL, "metal", true);
+    check_invariant("granitehybrid", NULL, "metal", false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_and_outputs_of_every_shape),
         cmocka_unit_test(models_give_the_reference_logits),
+        cmocka_unit_test(invariant_logits_in_any_chunks),
     };
 
     return emu_run_in_modes(tests, sizeof tests / sizeof *tests);

@@ -135,6 +135,9 @@ static const char *const golden_hybrids[] = { "lfm2",      "lfm2moe",       "qwe
                                               "qwen35moe", "granitehybrid", "granitehybrid-moe",
                                               "nemotronh", "nemotronh-moe" };
 enum { N_GOLDEN_HYBRIDS = sizeof golden_hybrids / sizeof *golden_hybrids };
+// Of those above, what has layers with a window.
+static const char *const golden_windows[] = { "gemma3", "gemma4", "gemma4-e2b", "olmo3", "gptoss" };
+enum { N_GOLDEN_WINDOWS = sizeof golden_windows / sizeof *golden_windows };
 
 struct golden_run {
     const char *variant, *file, *device; // file: "/model.gguf", or "" for the folder of safetensors
@@ -205,4 +208,34 @@ static inline void check_golden_split(const struct golden_run *run, const char *
 static inline void check_golden(const struct golden_run *run)
 {
     check_golden_split(run, NULL);
+}
+
+// With --invariant: chunks of 1, 7 and 64 tokens give the bits of all at once. model: NULL: the golden's
+// GGUF.
+static inline void check_invariant(const char *golden, const char *model, const char *device, bool exact)
+{
+    static const uint32_t chunks[] = { 512, 1, 7, 64 };
+    float *first = NULL;
+    struct golden g;
+    char path[512];
+
+    golden_open(&g, golden);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/model.gguf", golden);
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        struct ingot_engine_options o = ingot_engine_defaults();
+        o.model = model ? model : path;
+        o.device = device;
+        o.invariant = true;
+        o.exact = exact;
+        o.n_batch = chunks[i];
+        float *logits = run_logits(&o, &g);
+        if (first && memcmp(first, logits, (size_t)g.n * g.n_vocab * sizeof *logits) != 0)
+            fail_msg("%s on %s: other bits in chunks of %u", golden, device, chunks[i]);
+        if (first)
+            free(logits);
+        else
+            first = logits;
+    }
+    free(first);
+    model_file_close(g.file);
 }

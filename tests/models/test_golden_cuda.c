@@ -85,35 +85,17 @@ static void hybrids_give_the_reference_logits_on_the_gpu(void **state)
     }
 }
 
-// Chunks of 1, 7, 64 and all rows at once: the same bits.
 static void invariant_logits_in_any_chunks(void **state)
 {
-    static const uint32_t chunks[] = { 512, 1, 7, 64 };
-
     (void)state;
     if (!gpu_exists())
         skip();
     for (int exact = 0; exact < 2; exact++) {
-        struct golden g;
-        golden_open(&g, "ingot-7m");
-        float *first = NULL;
-        for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
-            struct ingot_engine_options o = ingot_engine_defaults();
-            o.model = SOURCE_DIR "/models/ingot-7m-q8_0.gguf";
-            o.device = "cuda";
-            o.invariant = true;
-            o.exact = exact;
-            o.n_batch = chunks[i];
-            float *logits = run_logits(&o, &g);
-            if (first)
-                assert_memory_equal(first, logits, (size_t)g.n * g.n_vocab * sizeof *logits);
-            if (first)
-                free(logits);
-            else
-                first = logits;
-        }
-        free(first);
-        model_file_close(g.file);
+        check_invariant("ingot-7m", SOURCE_DIR "/models/ingot-7m-q8_0.gguf", "cuda", exact);
+        for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
+            check_invariant(golden_hybrids[i], NULL, "cuda", exact);
+        for (size_t i = 0; i < N_GOLDEN_WINDOWS; i++)
+            check_invariant(golden_windows[i], NULL, "cuda", exact);
     }
 }
 
