@@ -2,7 +2,7 @@
 // emulator.
 #include "emu_modes.h"
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
-#include "models/golden_lora.h"
+#include "models/lora_families.h"
 #include "ops/lora_sides.h"
 
 static void sums_of_every_shape(void **state)
@@ -21,11 +21,22 @@ static void adapters_give_the_logits_of_merged_weights(void **state)
     check_golden_lora(&golden_loras[4], 2, &run);
 }
 
+static void adapters_of_families_are_merged_weights(void **state)
+{
+    static const char *const families[] = { "gemma4-e2b", "lfm2", "qwen35", "granitehybrid", "nemotronh" };
+
+    lora_families_begin(state);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        check_family(families[i], "metal");
+    lora_families_end(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_every_shape),
         cmocka_unit_test(adapters_give_the_logits_of_merged_weights),
+        cmocka_unit_test(adapters_of_families_are_merged_weights),
     };
 
     return emu_run_in_modes(tests, sizeof tests / sizeof *tests);

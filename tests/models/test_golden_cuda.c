@@ -4,7 +4,7 @@
 #include "device/cuda/cuda.h"
 #include "device_pairs.h"
 #include "models/golden_cost.h"
-#include "models/golden_lora.h"
+#include "models/lora_families.h"
 #include "models/shipped_eyes.h"
 
 static bool gpu_exists(void)
@@ -71,6 +71,12 @@ static void adapters_give_the_logits_of_merged_weights_on_the_gpu(void **state)
     for (size_t i = 0; i < N_GOLDEN_LORAS; i++)
         for (uint32_t r = 0; r < sizeof runs / sizeof *runs; r++)
             check_golden_lora(&golden_loras[i], r, &runs[r]);
+    lora_families_begin(state);
+    for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++)
+        check_family(golden_variants[i], "cuda");
+    for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
+        check_family(golden_hybrids[i], "cuda");
+    lora_families_end(state);
 }
 
 static void hybrids_give_the_reference_logits_on_the_gpu(void **state)
