@@ -5,8 +5,8 @@
 
 enum { MOST = 224, N_NEW = 6, N_COMPARED = 96, MOST_STEPS = 2000 };
 
-static const char *const models[] = { "lfm2",      "lfm2moe",       "qwen35",
-                                      "qwen35moe", "granitehybrid", "nemotronh-moe" };
+static const char *const models[] = { "lfm2",          "lfm2moe",           "qwen35",    "qwen35moe",
+                                      "granitehybrid", "granitehybrid-moe", "nemotronh", "nemotronh-moe" };
 enum { N_MODELS = sizeof models / sizeof *models };
 
 static struct ingot_engine_options options_of(const char *model)
@@ -116,15 +116,17 @@ static void stages_and_threads_give_the_same_bits(void **state)
 
     (void)state;
     fill(tokens, 150, 3);
-    struct answer whole = ask_alone("lfm2", tokens, 150);
-    struct ingot_engine_options o = options_of("lfm2");
-    o.stages = "1,3";
-    o.n_threads = 3;
-    o.n_batch = 50;
-    struct ingot_engine *engine = open_or_fail(&o);
-    struct answer split = ask(engine, NULL, tokens, 150);
-    assert_same(&whole, &split);
-    ingot_engine_close(engine);
+    for (uint32_t m = 0; m < N_MODELS; m++) {
+        struct answer whole = ask_alone(models[m], tokens, 150);
+        struct ingot_engine_options o = options_of(models[m]);
+        o.stages = "1,2";
+        o.n_threads = 3;
+        o.n_batch = 50;
+        struct ingot_engine *engine = open_or_fail(&o);
+        struct answer split = ask(engine, NULL, tokens, 150);
+        assert_same(&whole, &split);
+        ingot_engine_close(engine);
+    }
 }
 
 // ---- many at once
@@ -383,12 +385,13 @@ static void states_come_back_from_disk(void **state)
 
     (void)state;
     fill(tokens, 200, 15);
-    for (uint32_t round = 0; round < 2; round++) {
-        struct ingot_engine_options o = options_of("lfm2");
+    for (uint32_t i = 0; i < 2 * N_MODELS; i++) {
+        const char *model = models[i / 2];
+        struct ingot_engine_options o = options_of(model);
         o.cache_dir = folder;
         struct ingot_engine *engine = open_or_fail(&o);
-        struct answer got = ask(engine, NULL, tokens, 200), alone = ask_alone("lfm2", tokens, 200);
-        assert_int_equal(got.n_reused, round ? 192 : 0);
+        struct answer got = ask(engine, NULL, tokens, 200), alone = ask_alone(model, tokens, 200);
+        assert_int_equal(got.n_reused, i % 2 ? 192 : 0);
         assert_same(&got, &alone);
         ingot_engine_close(engine);
     }

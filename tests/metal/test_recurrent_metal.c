@@ -41,12 +41,14 @@ static void models_give_the_reference_logits(void **state)
     check_golden(&(struct golden_run){ "granitehybrid-moe", "", "metal", 9, true });
 }
 
-static void invariant_logits_in_any_chunks(void **state)
+static void invariant_logits_in_any_chunks_and_from_what_is_kept(void **state)
 {
     (void)state;
     check_invariant("qwen35", NULL, "metal", false);
     check_invariant("lfm2", NULL, "metal", true);
     check_invariant("granitehybrid", NULL, "metal", false);
+    check_kept("qwen35", "metal");
+    check_kept("nemotronh", "metal");
 }
 
 int main(void)
@@ -54,7 +56,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_and_outputs_of_every_shape),
         cmocka_unit_test(models_give_the_reference_logits),
-        cmocka_unit_test(invariant_logits_in_any_chunks),
+        cmocka_unit_test(invariant_logits_in_any_chunks_and_from_what_is_kept),
     };
 
     return emu_run_in_modes(tests, sizeof tests / sizeof *tests);

@@ -239,3 +239,48 @@ static inline void check_invariant(const char *golden, const char *model, const 
     free(first);
     model_file_close(g.file);
 }
+
+// The row of logits behind 150 tokens. kept: the engine has read them before, and goes on from what it kept.
+// Free with free().
+static inline float *logits_behind(struct ingot_engine *engine, uint32_t n_vocab, bool kept)
+{
+    uint32_t tokens[150];
+    struct collected c = { calloc((size_t)150 * n_vocab, sizeof(float)), n_vocab, 150, 0 };
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_error error = { 0 };
+
+    for (uint32_t i = 0; i < 150; i++)
+        tokens[i] = (i * 37 + 5) % n_vocab;
+    assert_int_equal(ingot_prompt_kept(engine, tokens, 150, NULL) > 0, kept);
+    r.tokens = tokens;
+    r.n_tokens = 150;
+    r.n_logits = 1;
+    r.max_tokens = 1;
+    r.sampling.temperature = 0;
+    if (!ingot_generate(engine, &r, collect, &c, NULL, &error))
+        fail_msg("%s", error.message);
+    return c.logits;
+}
+
+// With --invariant: going on from a kept state, or from kept pages, gives the bits of all tokens at once.
+static inline void check_kept(const char *golden, const char *device)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct golden g;
+    char path[512];
+
+    golden_open(&g, golden);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/model.gguf", golden);
+    o.model = path;
+    o.device = device;
+    o.invariant = true;
+    o.n_context = 256;
+    struct ingot_engine *engine = open_or_fail(&o);
+    float *fresh = logits_behind(engine, g.n_vocab, false), *kept = logits_behind(engine, g.n_vocab, true);
+    if (memcmp(fresh, kept, (size_t)150 * g.n_vocab * sizeof *fresh) != 0)
+        fail_msg("%s on %s: other bits behind what was kept", golden, device);
+    free(fresh);
+    free(kept);
+    ingot_engine_close(engine);
+    model_file_close(g.file);
+}

@@ -103,6 +103,10 @@ static void invariant_logits_in_any_chunks(void **state)
         for (size_t i = 0; i < N_GOLDEN_WINDOWS; i++)
             check_invariant(golden_windows[i], NULL, "cuda", exact);
     }
+    for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
+        check_kept(golden_hybrids[i], "cuda");
+    for (size_t i = 0; i < N_GOLDEN_WINDOWS; i++)
+        check_kept(golden_windows[i], "cuda");
 }
 
 static bool append_text(void *arg, const struct ingot_event *event)
