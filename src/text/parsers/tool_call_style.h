@@ -7,7 +7,7 @@ enum tool_call_style {
     CALLS_TAGS,      // <tool_call>{"name", "arguments"}</tool_call>: Hermes, Qwen2.5, Qwen3
     CALLS_FUNCTIONS, // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>:
                      // Qwen3-Coder, Qwen3.5
-    CALLS_KEYS,      // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>: GLM-4.x
+    CALLS_KEYS,      // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>: GLM-4.5
     CALLS_LIST,      // [TOOL_CALLS][{"name", "arguments"}, ...]: Mistral
     CALLS_ARGS,      // [TOOL_CALLS]NAME[ARGS]{...}: Mistral, later
     CALLS_ARGS_ID,   // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}: in between
