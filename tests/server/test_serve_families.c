@@ -111,6 +111,8 @@ static void families_call_in_their_own_form(void **state)
                      { "gemma4", "<|tool_call>" },
                      { "granite3", NULL },
                      { "granite3", "<|tool_call|>" },
+                     { "olmo3", NULL },
+                     { "olmo3", "<function_calls>" },
                      { "lfm2", NULL },
                      { "lfm2", "<|tool_call_start|>" } };
 

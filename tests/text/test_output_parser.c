@@ -432,7 +432,8 @@ static void styles_are_found_in_templates(void **state)
                      { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
                      { "granite3", CALLS_BARS },      { "deepseek", CALLS_FENCED },
                      { "llama3-tools", CALLS_NAKED }, { "gemma4", CALLS_BRACES },
-                     { "lfm2", CALLS_PYTHON },        { "gpt-oss", CALLS_CHANNELS } };
+                     { "lfm2", CALLS_PYTHON },        { "gpt-oss", CALLS_CHANNELS },
+                     { "olmo3", CALLS_LINES } };
 
     (void)state;
     assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
