@@ -20,7 +20,7 @@ const struct product_kernels *product_kernels_of(uint32_t features)
 void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w,
                   bool exact)
 {
-    *p = (struct weight_product){ .kernels = kernels, .w = w, .packing = PACKING_F32 };
+    *p = (struct weight_product){ .kernels = kernels, .w = w, .packing = PACKING_F32, .next_panel = 1 };
     if (!exact && w->format == QUANT_BF16 && kernels->bf16)
         p->packing = PACKING_BF16;
     if (!exact && kernels->integer[w->format])
@@ -116,17 +116,20 @@ struct product_panel product_panel(const struct weight_product *p, uint32_t pane
                                    void *scratch)
 {
     const struct weight *w = p->w;
-    struct product_panel result = { (const unsigned char *)w->buffer.host +
-                                        panel * panel_bytes(w->format, w->n_cols),
-                                    p->tiles, p->max_rows, PANEL_ROWS };
+    struct product_panel result = { .w = (const unsigned char *)w->buffer.host +
+                                         panel * panel_bytes(w->format, w->n_cols),
+                                    .tiles = p->tiles,
+                                    .max_rows = p->max_rows,
+                                    .n_w_rows = PANEL_ROWS };
     unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
     if (reads_file(p, n_rows)) {
         uint32_t first = panel * PANEL_ROWS, left = w->n_rows - first;
-        return (struct product_panel){ (const unsigned char *)w->buffer.host +
-                                           first * quant_row_bytes(w->format, w->n_cols),
-                                       p->kernels->file[w->format], p->kernels->file_rows,
-                                       left < PANEL_ROWS ? left : PANEL_ROWS };
+        return (struct product_panel){ .w = (const unsigned char *)w->buffer.host +
+                                            first * quant_row_bytes(w->format, w->n_cols),
+                                       .tiles = p->kernels->file[w->format],
+                                       .max_rows = p->kernels->file_rows,
+                                       .n_w_rows = left < PANEL_ROWS ? left : PANEL_ROWS };
     }
     if (w->layout != LAYOUT_PANELS) {
         p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel,
@@ -134,15 +137,34 @@ struct product_panel product_panel(const struct weight_product *p, uint32_t pane
         result.w = scratch;
     }
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
+        uint64_t bytes = panel_bytes(w->format, w->n_cols);
+        bool more = w->layout == LAYOUT_PANELS && panel + p->next_panel < panel_count(w->n_rows);
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
-        result = (struct product_panel){ wide, wide_tiles(p), p->kernels->wide_rows[p->packing], PANEL_ROWS };
+        result = (struct product_panel){ .w = wide,
+                                         .tiles = wide_tiles(p),
+                                         .max_rows = p->kernels->wide_rows[p->packing],
+                                         .n_w_rows = PANEL_ROWS,
+                                         .next = more ? result.w + p->next_panel * bytes : NULL,
+                                         .next_bytes = (uint32_t)(bytes / n_rows) };
     }
     return result;
 }
 
-void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows,
+// Tiles leave memory idle: meanwhile a part of the next panel goes to the second cache.
+static void fetch_next(struct product_panel *panel, uint32_t n_rows)
+{
+    const unsigned char *end = panel->next + n_rows * panel->next_bytes;
+
+    for (const unsigned char *at = panel->next; at < end; at += 64)
+        __builtin_prefetch(at, 0, 2);
+    panel->next = end;
+}
+
+void product_run(const struct weight_product *p, struct product_panel *panel, struct tile_range rows,
                  float *y)
 {
+    if (panel->next)
+        fetch_next(panel, rows.last - rows.first);
     panel->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
                                                                  .x = p->x + rows.first * p->x_stride,
                                                                  .x_stride = p->x_stride,

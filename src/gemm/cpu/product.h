@@ -64,7 +64,6 @@ extern product_tile_fn *const *const product_file_tiles[N_WEIGHT_QUANTS]; // for
 extern pack_fn pack_avx512, pack_avx2, pack_neon;                         // for .pack
 extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2,
     product_avx_vnni, product_neon, product_sdot, product_smmla;
-
 const struct product_kernels *product_kernels_of(uint32_t features); // the set for this CPU, or NULL
 
 struct tile_range {
@@ -78,7 +77,7 @@ struct weight_product {
     product_tile_fn *const *tiles;
     const unsigned char *x; // packed rows, or NULL until product_rows sets them
     size_t x_stride;
-    uint32_t max_rows; // of a tile
+    uint32_t max_rows, next_panel; // of a tile; so many panels on lies the one that is used next
     enum packing packing;
 };
 void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w,
@@ -108,20 +107,19 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
                        const struct product_norm *norm, const float *in, unsigned char *out);
 
 // A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file; for few
-// rows the file's own, where there are tiles for them. A panel of a K-quant that serves more than a few tiles
-// is expanded once, so that no tile decodes it; the bits are the same (measured:
-// bench/results/2026-11-22-cpu-kernel-choices.md).
+// rows the file's own, where there are tiles for them. One of a K-quant that serves more than a few tiles is
+// expanded once, with the same bits (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 struct product_panel {
-    const unsigned char *w;
+    const unsigned char *w, *next; // next: used after an expanded one, or NULL
     product_tile_fn *const *tiles;
-    uint32_t max_rows; // of a tile
-    uint32_t n_w_rows; // see struct product_tile
+    uint32_t max_rows;   // of a tile
+    uint32_t n_w_rows;   // see struct product_tile
+    uint32_t next_bytes; // of next, fetched for each row
 };
 struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
                                    void *scratch);
 size_t product_scratch_bytes(const struct weight_product *p);
-void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows,
-                 float *y);
+void product_run(const struct weight_product *p, struct product_panel *w, struct tile_range rows, float *y);
 
 // Prefetches the lines that a tile will write while it computes.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)
