@@ -145,21 +145,29 @@ static void keep_slot(float *to, const float *y, const struct stretch *s)
         to[s->from + c] += s->bias[c];
 }
 
+// Where the numbers of a slot are kept, of the rows from first_row on.
+static float *slot_place(const struct down_job *j, uint32_t slot, uint32_t first_row)
+{
+    const uint32_t n_slots = j->args->n_slots, row = slot / n_slots;
+    return j->slots + (slot + row - first_row * (n_slots + 1)) * (size_t)PANEL_ROWS;
+}
+
 static void run_expert(const struct down_job *j, const struct stretch *s, struct tile_range entries,
                        uint32_t first_row)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
-    const uint32_t n_slots = j->args->n_slots;
     struct product_panel w = product_panel(&j->down, s->panel, entries.last - entries.first, j->scratch);
 
     for (uint32_t at = entries.first, n; at < entries.last; at += n) {
+        float *to[PRODUCT_MAX_ROWS];
         n = product_tile_rows(at, entries.last, w.max_rows);
-        product_run(&j->down, &w, (struct tile_range){ at, at + n }, y);
         for (uint32_t i = 0; i < n; i++) {
-            uint32_t slot = j->rows.entry[at + i], row = slot / n_slots - first_row;
-            keep_slot(j->slots + ((size_t)row * (n_slots + 1) + slot % n_slots) * PANEL_ROWS,
-                      y + i * PANEL_ROWS, s);
+            to[i] = slot_place(j, j->rows.entry[at + i], first_row);
+            product_expect(to[i], 0, 1);
         }
+        product_run(&j->down, &w, (struct tile_range){ at, at + n }, y);
+        for (uint32_t i = 0; i < n; i++)
+            keep_slot(to[i], y + i * PANEL_ROWS, s);
     }
 }
 
