@@ -142,16 +142,17 @@ static void compare(enum quant q, uint32_t n_cols, uint32_t n_rows)
     _Alignas(64) float got[(PRODUCT_MAX_ROWS + 1) * PANEL_ROWS];
     struct panels p = random_panels(q, n_cols);
     unsigned char *x = random_rows(n_rows, n_cols);
-    struct product_tile t = { p.expanded, x,         product_packed_bytes(PACKING_INT8, n_cols), got, n_rows,
-                              n_cols,     PANEL_ROWS };
+    struct product_tile t = { p.expanded, x,      product_packed_bytes(PACKING_INT8, n_cols),
+                              got,        n_rows, n_cols,
+                              PANEL_ROWS, false };
 
     memset(got, OUTSIDE, sizeof got);
     played_tiles[n_rows](&t);
     for (uint32_t r = 0; r < n_rows; r++)
-        expect_row(
-            q,
-            &(struct product_tile){ p.packed, t.x + r * t.x_stride, t.x_stride, NULL, 1, n_cols, PANEL_ROWS },
-            got + r * PANEL_ROWS);
+        expect_row(q,
+                   &(struct product_tile){ p.packed, t.x + r * t.x_stride, t.x_stride, NULL, 1, n_cols,
+                                           PANEL_ROWS, false },
+                   got + r * PANEL_ROWS);
     for (size_t i = n_rows * PANEL_ROWS * sizeof *got; i < sizeof got; i++)
         assert_int_equal(((unsigned char *)got)[i], OUTSIDE);
     mem_free_aligned(p.packed);
@@ -181,7 +182,7 @@ static void compare_product(const struct product_kernels *kernels, uint32_t n_ro
         for (uint32_t r = 0; r < n; r++)
             expect_row(QUANT_Q8_0,
                        &(struct product_tile){ panels.packed, p.x + (row + r) * p.x_stride, p.x_stride, NULL,
-                                               1, COLS, PANEL_ROWS },
+                                               1, COLS, PANEL_ROWS, false },
                        y + r * PANEL_ROWS);
     }
     mem_free_aligned(scratch);

@@ -171,7 +171,8 @@ void product_run(const struct weight_product *p, struct product_panel *panel, st
                                                                  .y = y,
                                                                  .n_rows = rows.last - rows.first,
                                                                  .n_cols = p->w->n_cols,
-                                                                 .n_w_rows = panel->n_w_rows });
+                                                                 .n_w_rows = panel->n_w_rows,
+                                                                 .scattered = p->scattered });
 }
 
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)

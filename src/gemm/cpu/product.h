@@ -25,6 +25,7 @@ struct product_tile {
     float *y;               // [rows][32]
     uint32_t n_rows, n_cols;
     uint32_t n_w_rows; // of w in the file: 32, or fewer at the end of a matrix
+    bool scattered;    // see struct weight_product
 };
 typedef void product_tile_fn(const struct product_tile *t);
 
@@ -79,6 +80,7 @@ struct weight_product {
     size_t x_stride;
     uint32_t max_rows, next_panel; // of a tile; so many panels on lies the one that is used next
     enum packing packing;
+    bool scattered; // panels are used in another order than they lie in memory, as experts' are
 };
 void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w,
                   bool exact);

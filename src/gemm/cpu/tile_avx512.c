@@ -57,7 +57,8 @@ INLINE void prefetch(const unsigned char *w, uint32_t bytes)
 }
 
 // Into the second cache: blocks of 256, which come in runs of 512 bytes and more, arrive faster so (measured:
-// bench/results/2026-11-28-cpu-experts.md).
+// bench/results/2026-11-28-cpu-experts.md), and so do experts' blocks of 32
+// (bench/results/2026-11-29-cpu-zen4.md).
 INLINE void prefetch_run(const unsigned char *w, uint32_t bytes)
 {
     UNROLL for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + PREFETCH + i, _MM_HINT_T1);
@@ -245,11 +246,15 @@ INLINE void add_block(sum_t sum, const struct product_tile *t, const unsigned ch
 INLINE void tile_blocks(const struct product_tile *t, const struct panel_shape s, const int C)
 {
     const unsigned char *w = t->w;
+    const bool scattered = t->scattered;
     sum_t sum;
 
     UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
     for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; block++, w += s.header_bytes + s.sub_bytes) {
-        prefetch(w, s.header_bytes + s.sub_bytes);
+        if (scattered)
+            prefetch_run(w, s.header_bytes + s.sub_bytes);
+        else
+            prefetch(w, s.header_bytes + s.sub_bytes);
         add_block(sum, t, w, block, s, C);
     }
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)

@@ -83,6 +83,7 @@ static struct down_job down_job_of(const struct cpu_call *call, const struct pro
     unsigned char *work = cpu_base(call, EXPERTS_DOWN_WORK);
 
     product_init(&j.down, set->kernels, cpu_weight(call, EXPERTS_DOWN_DOWN), j.args->exact);
+    j.down.scattered = true;
     j.down.next_panel = j.args->n_cols / PANEL_ROWS; // the next expert's
     j.packed = experts_packed_of(&j.down, 1, j.args->n_ffn);
     j.rows = experts_rows_in(call, 0);

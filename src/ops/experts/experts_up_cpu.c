@@ -82,6 +82,7 @@ static struct up_job up_job_of(const struct cpu_call *call, const struct product
         static const uint8_t operands[] = { EXPERTS_UP_GATE, EXPERTS_UP_UP, EXPERTS_UP_SHARED_GATE,
                                             EXPERTS_UP_SHARED_UP };
         product_init(&j.products[i], set->kernels, cpu_weight(call, operands[i]), j.args->exact);
+        j.products[i].scattered = true;
     }
     j.packed = experts_packed_of(j.products, j.n_products, j.args->n_cols);
     j.rows = experts_rows_in(call, 0);
