@@ -407,6 +407,33 @@ static void layers_that_differ_fit_together(void **state)
                  "blk.0.pre_ffw_norm_2.weight is missing");
 }
 
+// Of what test_hostile_experts cannot write in place: tensors more and fewer, numbers of other lengths.
+static void experts_are_those_that_are_counted(void **state)
+{
+    (void)state;
+    gguf_refused((struct change){ .model = "mixtral",
+                                  .drop = "blk.1.ffn_gate_exps.weight",
+                                  .add = "blk.1.ffn_gate.0.weight" },
+                 "blk.1.ffn_gate_exps.weight is missing");
+    gguf_refused((struct change){ .model = "qwen3moe", .key = "qwen3moe.expert_count", .number = 1 },
+                 "3 experts a token, but a layer has 1");
+    gguf_refused((struct change){ .model = "qwen3moe", .key = "qwen3moe.expert_count", .number = 1u << 31 },
+                 "qwen3moe.expert_count");
+    gguf_refused((struct change){ .model = "qwen3moe", .drop = "blk.1.ffn_up_exps.weight" },
+                 "blk.1.ffn_up_exps.weight is missing");
+    gguf_refused((struct change){ .model = "qwen3moe",
+                                  .drop = "blk.1.ffn_up_exps.weight",
+                                  .add = "blk.1.ffn_up_exps.weight" },
+                 "blk.1.ffn_up_exps.weight is [24, 1, 1] with 1 dimensions; this model needs [7, 20, 56]");
+    gguf_refused((struct change){ .model = "deepseek3", .key = "deepseek2.expert_gating_func", .number = 7 },
+                 "deepseek2.expert_gating_func");
+    gguf_refused((struct change){ .model = "deepseek3", .add = "blk.1.attn_kv_b.weight" },
+                 "blk.1.attn_kv_b.weight");
+    safetensors_refused(
+        (struct change){ .model = "qwen3moe", .add = "model.layers.1.mlp.experts.7.up_proj.weight" },
+        "model.layers.1.mlp.experts.7.up_proj.weight");
+}
+
 static void layers_of_one_half_fit_together(void **state)
 {
     (void)state;
@@ -565,6 +592,7 @@ int main(void)
         cmocka_unit_test(what_lies_beside_the_model_is_a_warning),
         cmocka_unit_test(buffers_that_are_computed_anyway_are_harmless),
         cmocka_unit_test(layers_that_differ_fit_together),
+        cmocka_unit_test(experts_are_those_that_are_counted),
         cmocka_unit_test(layers_of_one_half_fit_together),
         cmocka_unit_test(words_of_rotations_and_heads_are_heard),
         cmocka_unit_test(language_models_beside_towers_are_found),
