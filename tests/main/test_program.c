@@ -474,6 +474,16 @@ static void bench_speaks_llama_bench(void **state)
     expect(run_with("bench -m @ -p 8 -n 4 -r 1 --invariant", ""), 0, "tg4: --invariant costs ", "");
 }
 
+// How many parameters there are, and how many of them a token uses.
+static void mixtures_are_told_by_what_a_token_uses(void **state)
+{
+    (void)state;
+    expect(run_with("inspect " SOURCE_DIR "/tests/golden/qwen3moe", ""), 0,
+           "experts       7 in a layer, 3 for a token, which uses 0.07 M parameters", "");
+    expect(run_with("bench -m " SOURCE_DIR "/tests/golden/qwen3moe/model.gguf -dev cpu -p 4 -n 0 -r 1", ""),
+           0, "| qwen3moe 0.109M.A0.068M F32 ", "");
+}
+
 // The peer is a script that answers as llama-bench would.
 static void bench_runs_peers_in_turn(void **state)
 {
@@ -618,6 +628,7 @@ int main(void)
         cmocka_unit_test(completions_and_man_page_parse),
         cmocka_unit_test(json_outputs_parse),
         cmocka_unit_test(bench_speaks_llama_bench),
+        cmocka_unit_test(mixtures_are_told_by_what_a_token_uses),
         cmocka_unit_test(bench_runs_peers_in_turn),
         cmocka_unit_test(serve_comes_to_the_point),
         cmocka_unit_test(the_address_is_told_at_every_level),
