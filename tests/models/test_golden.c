@@ -80,12 +80,12 @@ static void check_batches(const struct random_model_options *o)
 static void models_give_the_same_bits_in_any_batch(void **state)
 {
     static const char *const shapes[] = {
-        "toy-qwen3moe", "toy-qwen2moe",     "toy-mixtral",   "toy-olmoe",         "toy-granitemoe",
-        "toy-gpt-oss",  "toy-glm4moe",      "toy-deepseek2", "toy-glm47",         "toy-gemma3",
-        "toy-olmo2",    "toy-glm4",         "toy-phi3",      "toy-smollm3",       "toy-granite",
-        "toy-mistral3", "toy-lfm2",         "toy-lfm2moe",   "toy-qwen35",        "toy-qwen35moe",
-        "toy-mistral4", "toy-gemma4",       "toy-nemotronh", "toy-granitehybrid", "toy-granitehybrid-moe",
-        "toy-olmo-3",   "toy-gemma4-dense", "toy-gemma4-e2b"
+        "toy-qwen3moe", "toy-qwen2moe",     "toy-mixtral",    "toy-olmoe",         "toy-granitemoe",
+        "toy-gpt-oss",  "toy-glm4moe",      "toy-deepseek2",  "toy-glm47",         "toy-gemma3",
+        "toy-olmo2",    "toy-glm4",         "toy-phi3",       "toy-smollm3",       "toy-granite",
+        "toy-mistral3", "toy-lfm2",         "toy-lfm2moe",    "toy-qwen35",        "toy-qwen35moe",
+        "toy-mistral4", "toy-gemma4",       "toy-nemotronh",  "toy-granitehybrid", "toy-granitehybrid-moe",
+        "toy-olmo-3",   "toy-gemma4-dense", "toy-gemma4-e2b", "toy-deepseek3"
     };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
 
