@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!tools)
         tools = json_loads(known_tools, 0, NULL);
     static const char *const templates[] = { "", "[THINK]", "<|channel>", "<tool_call><function=" };
-    struct output_parser_options o = { .style = (enum tool_call_style)(data[0] % 16 % N_CALL_STYLES),
+    enum tool_call_style style = (enum tool_call_style)(data[0] % 16);
+    struct output_parser_options o = { .style = style || !(data[0] & 32) ? style : CALLS_TURNS,
                                        .reasoning_open = data[0] & 16,
                                        .tools = data[0] & 32 ? tools : NULL,
                                        .marks = reasoning_marks_of(str_from(templates[data[0] >> 6]), NULL) };

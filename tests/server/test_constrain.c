@@ -131,6 +131,7 @@ static const struct {
       "<function_calls>{\"name\":\"get\",\"arguments\":{\"city\":\"x\"}}\n"
       "{\"name\":\"ping\",\"arguments\":{}}</function_calls>",
       "get({\"city\":\"x\"})ping({})" },
+    { CALLS_TURNS, "get\n{\"city\":\"x\"}<|assistant|>ping\n{}", "get({\"city\":\"x\"})ping({})" },
     { CALLS_CHANNELS,
       "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
       "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",
@@ -174,6 +175,9 @@ static void what_no_schema_allows_is_not_written(void **state)
         { CALLS_KEYS, "<tool_call>other\n</tool_call>" },
         { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{}" },
         { CALLS_SEPARATED, "{}" },
+        { CALLS_TURNS, "get\n{}" },
+        { CALLS_TURNS, "other\n{}" },
+        { CALLS_TURNS, "ping {}" },
     };
     struct api_request ask;
 

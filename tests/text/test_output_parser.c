@@ -375,6 +375,41 @@ static void naked_calls(void **state)
     expect(CALLS_NAKED, "The set {1, 2}.", "C(The set {1, 2}.)");
 }
 
+// A turn is a call if it begins with the name of a tool, a line break and an object.
+static void calls_in_turns_of_their_own(void **state)
+{
+    static const char tools[] = "[{\"function\":{\"name\":\"get\"}},{\"function\":{\"name\":\"get_all\"}}]";
+    struct output_parser_options o = { .style = CALLS_TURNS, .tools = json_loads(tools, 0, NULL) };
+    struct output_parser_options one = o, open = o, without = { .style = CALLS_TURNS };
+
+    (void)state;
+    one.most_calls = 1;
+    open.reasoning_open = true;
+    expect_with(&o, "get\n{\"city\": \"Rome\"}", "T0:get({\"city\": \"Rome\"})");
+    expect_with(&o, "\nget_all \n{\n  \"a\": {\"b\": [1, \"}\"]}\n}\n",
+                "T0:get_all({\n  \"a\": {\"b\": [1, \"}\"]}\n})");
+    expect_with(&o, "get\n{}<|assistant|>get_all\n{\"a\": 1}", "T0:get({})T1:get_all({\"a\": 1})");
+    expect_with(&o, "get\n{}\nget\n{ }\n<|assistant|>\nDone.", "T0:get({})T1:get({ })C(Done.)");
+    expect_with(&o, "\nLet me see.\n<|assistant|>get\n{}", "C(Let me see.)T0:get({})");
+    expect_with(&o, "One.<|assistant|>\nTwo.<|assist", "C(One.\nTwo.<|assist)");
+    expect_with(&one, "get\n{}<|assistant|>get\n{}", "T0:get({})");
+    expect_with(&open, "I get\n{}\n</think>\n\nget\n{}", "R(I get\n{})T0:get({})");
+    expect_with(&open, "hm</think>\n\nget on.", "R(hm)C(get on.)");
+    expect_with(&o, "get\n{\"city\": \"Ro", "T0:get({\"city\": \"Ro)");
+    // no tool, no object, no line, not at the beginning, and cut before it is certain
+    expect_with(&o, "get_al\n{}", "C(get_al\n{})");
+    expect_with(&o, "Get\n{}", "C(Get\n{})");
+    expect_with(&o, "get\n{a} is a set", "C(get\n{a} is a set)");
+    expect_with(&o, "get\n[1]", "C(get\n[1])");
+    expect_with(&o, "get {}", "C(get {})");
+    expect_with(&o, "Call get\n{}", "C(Call get\n{})");
+    expect_with(&o, "Then:\nget\n{}", "C(Then:\nget\n{})");
+    expect_with(&o, "get_a", "C(get_a)");
+    expect_with(&o, "get\n{", "C(get\n{)");
+    expect_with(&without, "get\n{}", "C(get\n{})");
+    json_decref((json_t *)(uintptr_t)o.tools);
+}
+
 static void messages_on_channels(void **state)
 {
     static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{}}}]";
@@ -433,7 +468,7 @@ static void styles_are_found_in_templates(void **state)
                      { "granite3", CALLS_BARS },      { "deepseek", CALLS_FENCED },
                      { "llama3-tools", CALLS_NAKED }, { "gemma4", CALLS_BRACES },
                      { "lfm2", CALLS_PYTHON },        { "gpt-oss", CALLS_CHANNELS },
-                     { "olmo3", CALLS_LINES } };
+                     { "olmo3", CALLS_LINES },        { "glm4-0414", CALLS_TURNS } };
 
     (void)state;
     assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
@@ -466,6 +501,7 @@ int main(void)
         cmocka_unit_test(calls_in_braces),
         cmocka_unit_test(calls_in_python_between_marks),
         cmocka_unit_test(calls_in_lines_between_marks),
+        cmocka_unit_test(calls_in_turns_of_their_own),
         cmocka_unit_test(calls_between_tags),
         cmocka_unit_test(calls_with_marked_up_arguments),
         cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),

@@ -39,6 +39,7 @@ static const struct form {
     [CALLS_BARS] = { "<|tool_call|>[", "", NULL, "", ", ", "]" },
     [CALLS_CAPITALS] = { "<TOOLCALL>[", "", NULL, "", ", ", "]</TOOLCALL>" },
     [CALLS_LINES] = { "<function_calls>", "", NULL, "", "\n", "</function_calls>" },
+    [CALLS_TURNS] = { "", "", "\n", "", CALL_TURN_MARK, "" },
     [CALLS_CHANNELS] = { "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "",
                          "<|call|><|start|>assistant", "" },
 };
@@ -170,7 +171,8 @@ static const char *const marks[] = {
     "<|channel|>",       "<|message|>",  "<|start|>",    "<|end|>",          "<|call|>",
     "<|constrain|>",     "[THINK]",      "[/THINK]",     "<|channel>",       "<channel|>",
     "<|tool_call>",      "<tool_call|>", "<|\"|>",       "<|tool_call|>",    "<|tool_call_start|>",
-    "<|tool_call_end|>", "<TOOLCALL>",   "</TOOLCALL>",  "<function_calls>", "</function_calls>"
+    "<|tool_call_end|>", "<TOOLCALL>",   "</TOOLCALL>",  "<function_calls>", "</function_calls>",
+    CALL_TURN_MARK
 };
 
 static const char *first_mark(struct str text, size_t *at)

@@ -92,6 +92,8 @@ static enum parse_step read_content(struct output_parser *p, struct output_piece
         output_parser_skip_blanks(p);
     if (p->style == CALLS_NAKED && !p->has_content && p->n_calls == 0)
         return tool_call_parser_begin_naked(p);
+    if (p->style == CALLS_TURNS && !p->has_content)
+        return tool_call_parser_begin(p);
     struct str text = output_parser_rest(p);
     size_t at = find_mark(family, text, &mark, &held), n = at != SIZE_MAX ? at : text.n - held;
     if (at == SIZE_MAX && (p->finished || !family->marks[0]))

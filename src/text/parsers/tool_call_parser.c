@@ -5,6 +5,8 @@
 #include "text/parsers/output_parser_parts.h"
 #include "text/parsers/tool_call_python.h"
 
+enum { MAX_HEAD = 512 }; // of a name and what stands before its arguments
+
 enum parse_step tool_call_parser_begin(struct output_parser *p)
 {
     p->mode = OUTPUT_CALL;
@@ -94,7 +96,6 @@ static struct str name_in(struct str head)
 // Rewrites a name and the object of its arguments as the object {"name", "arguments"}.
 static enum parse_step named_arguments(struct output_parser *p, struct output_piece *piece)
 {
-    enum { MAX_HEAD = 512 };
     struct str text = output_parser_rest(p);
     size_t brace = str_find(text, STR("{"));
     struct str name = name_in(str_from_to(text, 0, brace == SIZE_MAX ? text.n : brace));
@@ -113,6 +114,45 @@ static enum parse_step named_arguments(struct output_parser *p, struct output_pi
     for (size_t i = 0; i < p->raw.n; i++)
         tool_call_json_byte(p, p->raw.at[i], i);
     return PARSE_GO_ON;
+}
+
+static size_t blanks_end(struct str text, size_t at)
+{
+    while (at < text.n && parse_is_blank(text.at[at]))
+        at++;
+    return at;
+}
+
+// Whether a tool's name, a line break and the beginning of an object stand here. *unknown: more text decides.
+static bool at_named_object(const struct output_parser *p, bool *unknown)
+{
+    struct str rest = output_parser_rest(p),
+               text = str_from_to(rest, 0, rest.n < MAX_HEAD ? rest.n : MAX_HEAD);
+    size_t line = str_find(text, STR("\n")), n = line == SIZE_MAX ? text.n : line;
+
+    while (n > 0 && parse_is_blank(text.at[n - 1]))
+        n--;
+    struct str name = str_from_to(text, 0, n);
+    bool named = line != SIZE_MAX && tool_call_find_tool(p->tools, name);
+    size_t brace = named ? blanks_end(text, line) : text.n, key = blanks_end(text, brace + 1);
+    bool object = brace < text.n && text.at[brace] == '{';
+    bool may_be = named ? brace == text.n || (object && key == text.n)
+                        : line == SIZE_MAX && (n == 0 || tool_call_name_is_valid(name));
+    *unknown = may_be && !p->finished && text.n < MAX_HEAD;
+    return object && key < text.n && (text.at[key] == '"' || text.at[key] == '}');
+}
+
+// Text that begins no call keeps its blanks, which may part it from the text of the turn before.
+static enum parse_step enter_turn(struct output_parser *p, struct output_piece *piece)
+{
+    size_t from = p->at;
+    bool unknown;
+
+    output_parser_skip_blanks(p);
+    if (at_named_object(p, &unknown))
+        return named_arguments(p, piece);
+    p->at = p->has_content ? from : p->at;
+    return unknown ? PARSE_WAIT : tool_call_parser_reject(p, piece);
 }
 
 static enum parse_step end_markup(struct output_parser *p, struct output_piece *piece)
@@ -190,11 +230,14 @@ static enum parse_step enter_python(struct output_parser *p, struct output_piece
 // Chooses the form of the call by its first character and the style.
 static enum parse_step enter_call(struct output_parser *p, struct output_piece *piece)
 {
+    int form = tool_call_family_of(p->style)->form;
+
+    if (form == CALL_TURN)
+        return enter_turn(p, piece);
     output_parser_skip_blanks(p);
     if (p->at == p->text.n && !p->finished)
         return PARSE_WAIT;
     char next = p->at < p->text.n ? p->text.at[p->at] : 0;
-    int form = tool_call_family_of(p->style)->form;
     if (p->in_python)
         return read_python(p, piece);
     p->in_list |= form == CALL_LINES; // up to the closer

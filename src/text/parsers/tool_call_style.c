@@ -14,6 +14,7 @@ static const struct tool_call_family
     bars = { .marks = { "<|tool_call|>" }, .closers = { "<|/tool_call|>" }, .form = CALL_LIST },
     capitals = { .marks = { "<TOOLCALL>" }, .closers = { "</TOOLCALL>" }, .form = CALL_LIST },
     lines = { .marks = { "<function_calls>" }, .closers = { "</function_calls>" }, .form = CALL_LINES },
+    turns = { .marks = { CALL_TURN_MARK }, .closers = { CALL_TURN_MARK }, .form = CALL_TURN },
     naked = { .form = CALL_NAKED };
 
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
@@ -24,7 +25,7 @@ const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
         [CALLS_ARGS_ID] = &list,   [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
         [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,      [CALLS_BRACES] = &braces,
         [CALLS_PYTHON] = &python,  [CALLS_BARS] = &bars,        [CALLS_CAPITALS] = &capitals,
-        [CALLS_LINES] = &lines,
+        [CALLS_LINES] = &lines,    [CALLS_TURNS] = &turns,
     };
 
     return families[style];
@@ -51,6 +52,7 @@ enum tool_call_style tool_call_style_of(struct str chat_template)
                   { "<tool_call>", NULL, CALLS_TAGS },
                   { "<TOOLCALL>", NULL, CALLS_CAPITALS },
                   { "<function_calls>", NULL, CALLS_LINES },
+                  { "<|observation|>", "metadata", CALLS_TURNS },
                   { "<|python_tag|>", NULL, CALLS_NAKED },
                   { "ipython", NULL, CALLS_NAKED },
                   { "func_name1(", NULL, CALLS_NAKED } };

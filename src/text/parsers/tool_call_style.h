@@ -22,6 +22,7 @@ enum tool_call_style {
     CALLS_BARS, // <|tool_call|>[{"name", "arguments"}, ...]: Granite 3; <|/tool_call|> behind it: Phi-4-mini
     CALLS_CAPITALS, // <TOOLCALL>[{"name", "arguments"}, ...]</TOOLCALL>: Nemotron Nano 2
     CALLS_LINES,    // <function_calls>NAME(KEY=VALUE)</function_calls>, a line for each call: OLMo 3
+    CALLS_TURNS,    // NAME, a line break and {...}, each call in a turn of its own: GLM-4-0414
     N_CALL_STYLES
 };
 
@@ -32,7 +33,8 @@ enum tool_call_style {
 #define CALL_END    "<｜tool▁call▁end｜>"
 #define CALL_SEP    "<｜tool▁sep｜>"
 
-#define CALL_FUNCTION_MARK "<function=" // begins a call, and is part of its markup
+#define CALL_FUNCTION_MARK "<function="    // begins a call, and is part of its markup
+#define CALL_TURN_MARK     "<|assistant|>" // begins a further turn; the first one's stands in the prompt
 
 // Styles with the same marks form a family.
 enum { MAX_CALL_MARKS = 2, MAX_CALL_CLOSERS = 4 };
@@ -45,7 +47,8 @@ struct tool_call_family {
         CALL_NAMED,  // {...}, or NAME, a separator and {...}
         CALL_NAKED,  // {...} alone, or Python
         CALL_PYTHON, // Python in brackets
-        CALL_LINES   // Python up to the closer, {...} too
+        CALL_LINES,  // Python up to the closer, {...} too
+        CALL_TURN    // the name of a tool of the request, a line break and {...}
     } form;
 };
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style);
