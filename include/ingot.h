@@ -369,7 +369,7 @@ INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine, enum in
 // ---- requests ---------------------------------------------------------------------------------------------
 
 struct ingot_message {   // its size is the options' message_size
-    const char *role;    // "system", "user", "assistant" or "tool"
+    const char *role;    // "system", "user", "assistant" or "tool", which some templates call "observation"
     const char *content; // never becomes a control token
     // JSON text: an object of what else belongs to the message, named as in OpenAI's chat completions:
     // tool_calls, tool_call_id, name, reasoning_content, or a content that is a list of parts {"type":

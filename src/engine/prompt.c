@@ -47,7 +47,7 @@ static json_t *read_json(const char *text, const char *what, struct err *err)
 
 static bool role_check(const char *role, size_t i, struct err *err)
 {
-    static const char *const roles[] = { "system", "user", "assistant", "tool" };
+    static const char *const roles[] = { "system", "user", "assistant", "tool", "observation" };
 
     for (size_t k = 0; role && k < sizeof roles / sizeof *roles; k++)
         if (!strcmp(role, roles[k]))

@@ -330,6 +330,45 @@ static void calls_of_no_arguments_and_no_calls(void **state)
                 "<tool_response>\nsunny\n</tool_response>");
 }
 
+// GLM-4-0414's template has a place for the name of a tool, and for a result.
+static void calls_become_turns_of_their_own(void **state)
+{
+    static const char asked[] =
+        "{\"role\":\"user\",\"content\":\"w?\"},"
+        "{\"role\":\"assistant\",\"content\":\"I look.\",\"tool_calls\":[{\"id\":\"a\",\"function\":{"
+        "\"name\":\"get\",\"arguments\":\"{\\\"city\\\":  \\\"Rome\\\"}\"}},{\"id\":\"b\",\"function\":{"
+        "\"name\":\"ping\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":[{\"type\":\"text\",\"text\":\"sunny\"}]},"
+        "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"get\","
+        "\"arguments\":"
+        "{\"city\":\"Oslo\"}}}]}";
+    static const char *const turns[][3] = {
+        { "user", NULL, "w?" },
+        { "assistant", NULL, "I look." },
+        { "assistant", "get", "{\"city\":  \"Rome\"}" },
+        { "assistant", "ping", "{}" },
+        { "observation", NULL, "sunny" },
+        { "assistant", "get", "{\"city\": \"Oslo\"}" },
+    };
+    static const char *const keys[] = { "role", "metadata", "content" };
+    struct err err = { 0 };
+    json_t *list = told(asked, CALLS_TURNS, &err);
+
+    (void)state;
+    assert_int_equal(err.code, ERR_NONE);
+    assert_int_equal(json_array_size(list), sizeof turns / sizeof *turns);
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++)
+        for (size_t k = 0; k < 3; k++) {
+            json_t *value = json_object_get(json_array_get(list, i), keys[k]);
+            if (turns[i][k])
+                assert_string_equal(json_string_value(value), turns[i][k]);
+            else
+                assert_null(value);
+            assert_null(json_object_get(json_array_get(list, i), "tool_calls"));
+        }
+    json_decref(list);
+}
+
 static void what_is_no_call_is_refused(void **state)
 {
     static const char *const wrong[] = { CALLS("{}"), CALLS("[5]"), CALLS("[{}]"),
@@ -352,6 +391,7 @@ int main(void)
         cmocka_unit_test(one_call_and_a_named_tool),
         cmocka_unit_test(calls_that_were_made_are_read_back),
         cmocka_unit_test(earlier_calls_have_the_familys_form),
+        cmocka_unit_test(calls_become_turns_of_their_own),
         cmocka_unit_test(calls_of_no_arguments_and_no_calls),
         cmocka_unit_test(what_is_no_call_is_refused),
         cmocka_unit_test(reasoning_may_hold_anything_but_its_end),

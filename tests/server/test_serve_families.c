@@ -113,12 +113,39 @@ static void families_call_in_their_own_form(void **state)
                      { "granite3", "<|tool_call|>" },
                      { "olmo3", NULL },
                      { "olmo3", "<function_calls>" },
+                     { "glm4-0414", NULL },
+                     { "glm4-0414", "<|assistant|>" },
                      { "lfm2", NULL },
                      { "lfm2", "<|tool_call_start|>" } };
 
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         a_family_calls(families[i].family, families[i].mark);
+}
+
+// GLM-4-0414's template shows no tool_calls and no role tool, but the same as it names them.
+static void earlier_calls_are_turns_of_their_own(void **state)
+{
+    const char *args[] = { "-m", folder, NULL };
+    static const char wanted[] =
+        "<|user|>\nWeather?<|assistant|>\nI look.<|assistant|>weather\n{\"city\":\"Rome\"}"
+        "<|observation|>\nsunny<|assistant|>";
+
+    (void)state;
+    make_model("glm4-0414", NULL);
+    shared = serve_start(args);
+    json_t *r =
+        post("/apply-template",
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\","
+             "\"content\":\"I look.\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{"
+             "\"name\":\"weather\",\"arguments\":\"{\\\"city\\\":\\\"Rome\\\"}\"}}]},{\"role\":\"tool\","
+             "\"tool_call_id\":\"c\",\"content\":\"sunny\"}]," TOOLS "}");
+    const char *prompt = text(r, "prompt"), *found = strstr(prompt, "<|user|>");
+    if (!found || strcmp(found, wanted) != 0)
+        fail_msg("%s", prompt);
+    json_decref(r);
+    assert_int_equal(serve_stop(&shared), 0);
+    shared.pid = 0;
 }
 
 // A grammar makes the model write what a model of the family would.
@@ -190,6 +217,7 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(families_call_in_their_own_form),
+                                        cmocka_unit_test(earlier_calls_are_turns_of_their_own),
                                         cmocka_unit_test(families_think_between_their_own_marks) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

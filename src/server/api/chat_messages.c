@@ -515,12 +515,59 @@ static json_t *calls_as_text(json_t *message, enum tool_call_style style)
     return taken(&text);
 }
 
+// A call as GLM-4-0414's template takes it: a message with the tool's name as metadata.
+static json_t *call_as_turn(json_t *call)
+{
+    json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+    struct buf text = { 0 };
+
+    if (json_is_string(arguments))
+        buf_text(&text, json_string_value(arguments));
+    else
+        buf_json(&text, arguments, JSON_ENCODE_ANY);
+    return json_pack("{s:s, s:O, s:o}", "role", "assistant", "metadata", json_object_get(function, "name"),
+                     "content", taken(&text));
+}
+
+// For that template: each call is a message of its own, behind what was said, and a result an observation.
+static void calls_as_turns(json_t *messages)
+{
+    json_t *turns = json_array(), *message, *call;
+    size_t i, j;
+
+    json_array_foreach(messages, i, message)
+    {
+        json_t *calls = json_object_get(message, "tool_calls"),
+               *content = text_of(json_object_get(message, "content"));
+        bool is_result = !strcmp(json_string_value(json_object_get(message, "role")), "tool");
+        if (is_result) {
+            json_object_set_new(message, "role", json_string("observation"));
+            json_object_set(message, "content", content);
+        }
+        if (json_array_size(calls) == 0 || json_string_length(content) > 0)
+            json_array_append(turns, message);
+        json_array_foreach(calls, j, call)
+        {
+            json_array_append_new(turns, call_as_turn(call));
+        }
+        json_object_del(message, "tool_calls");
+        json_decref(content);
+    }
+    json_array_clear(messages);
+    json_array_extend(messages, turns);
+    json_decref(turns);
+}
+
 // Turns calls and results into text, for templates that do not render them.
 static void describe_calls(json_t *messages, enum tool_call_style style)
 {
     json_t *message;
     size_t i;
 
+    if (style == CALLS_TURNS) {
+        calls_as_turns(messages);
+        return;
+    }
     json_array_foreach(messages, i, message)
     {
         bool is_result = !strcmp(json_string_value(json_object_get(message, "role")), "tool");
