@@ -102,13 +102,16 @@ static bool play_once(struct trial *t, uint64_t *ns, struct err *err)
     return ok;
 }
 
-// The fastest of a few plays after the first.
+// The fastest of a few plays after the first. On a processor, for which nothing is compiled, one that takes
+// long is enough.
 static bool best_play(struct trial *t, double *best_ns, struct err *err)
 {
     uint64_t ns, best = UINT64_MAX, spent = 0;
     bool ok = tape_seal(t->tape, err) && play_once(t, &ns, err);
 
-    for (uint32_t i = 0; ok && i < MOST_PLAYS && (i == 0 || spent < ENOUGH_NS); i++) {
+    if (ok && !t->device->queue && ns >= ENOUGH_NS)
+        best = spent = ns;
+    for (uint32_t i = 0; ok && i < MOST_PLAYS && (best == UINT64_MAX || spent < ENOUGH_NS); i++) {
         ok = play_once(t, &ns, err);
         best = ns < best ? ns : best;
         spent += ns;
