@@ -1,6 +1,7 @@
 // test_health.c - a device that stops computing, or computes wrong: it is found, its requests end with its
 // error, and the engine goes on with the devices that are left. The device is a processor whose play is
 // replaced; on the clock that the test makes.
+#include <stdatomic.h>
 #include "engine/api.h"
 #include "engine/session.h"
 #include "open_engine.h"
@@ -14,18 +15,20 @@ static uint64_t fake_clock(void)
     return fake_ns;
 }
 
-static bool refuse(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
-                   struct err *err)
-{
-    (void)t, (void)step, (void)first, (void)last;
-    return err_set(err, ERR_DEVICE, "%s: a step failed: it is broken", d->name);
-}
+enum { NO_FAULT, REFUSES, DOES_NOTHING };
 
-static bool do_nothing(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
-                       uint32_t last, struct err *err)
+static struct device_ops breakable[2]; // of the devices, from before the first step on: stages read them
+static atomic_int faults[2];
+static const struct device_ops *made;
+
+static bool play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
+                 struct err *err)
 {
-    (void)d, (void)t, (void)step, (void)first, (void)last, (void)err;
-    return true;
+    int fault = atomic_load(&faults[d->ops - breakable]);
+
+    if (fault == REFUSES)
+        return err_set(err, ERR_DEVICE, "%s: a step failed: it is broken", d->name);
+    return fault == DOES_NOTHING || made->play(d, t, step, first, last, err);
 }
 
 static void have_no_memory(struct device *d, struct device_info *info)
@@ -34,15 +37,22 @@ static void have_no_memory(struct device *d, struct device_info *info)
     *info = (struct device_info){ .name = "tiny", .memory_bytes = 1000, .free_bytes = 1000 };
 }
 
-static struct device_ops broken[2];
+static void make_breakable(const struct devices *all)
+{
+    made = all->at[0]->ops;
+    for (uint32_t i = 0; i < all->n; i++) {
+        breakable[i] = *made;
+        breakable[i].play = play;
+        atomic_store(&faults[i], NO_FAULT);
+        all->at[i]->ops = &breakable[i];
+    }
+}
 
 static void break_device(struct ingot_engine *engine, uint32_t i, bool silently)
 {
-    struct device *d = engine->inner.loaded->devices.at[i];
+    const struct device *d = engine->inner.loaded->devices.at[i];
 
-    broken[i] = *d->ops;
-    broken[i].play = silently ? do_nothing : refuse;
-    d->ops = &broken[i];
+    atomic_store(&faults[d->ops - breakable], silently ? DOES_NOTHING : REFUSES);
 }
 
 static struct ingot_engine *open_on(const char *device, const char *stages)
@@ -56,6 +66,7 @@ static struct ingot_engine *open_on(const char *device, const char *stages)
     o.n_sequences = 3;
     o.speculate = INGOT_SPECULATE_OFF;
     struct ingot_engine *engine = open_or_fail(&o);
+    make_breakable(&engine->inner.loaded->devices);
     fake_ns = 1000 * SECOND;
     engine->inner.pace.clock = fake_clock;
     engine->inner.health.seen_ns = fake_ns;
@@ -103,9 +114,8 @@ static void a_device_knows_the_answer(void **state)
         assert_ok(device_check_create(&c, d.at[0], &err), &err);
         for (int k = 0; k < 3; k++)
             assert_ok(device_check_run(&c, &err), &err);
-        broken[0] = *d.at[0]->ops;
-        broken[0].play = do_nothing;
-        d.at[0]->ops = &broken[0];
+        make_breakable(&d);
+        atomic_store(&faults[0], DOES_NOTHING);
         assert_false(device_check_run(&c, &err));
         assert_int_equal(err.code, ERR_DEVICE);
         assert_non_null(strstr(err.message, "computes wrong"));
@@ -235,9 +245,7 @@ static void without_room_it_stays_failed(void **state)
     uint32_t tokens[N_NEW + 2];
     (void)state;
     break_device(engine, 1, false);
-    broken[0] = *engine->inner.loaded->devices.at[0]->ops;
-    broken[0].info = have_no_memory;
-    engine->inner.loaded->devices.at[0]->ops = &broken[0];
+    breakable[0].info = have_no_memory;
     assert_false(answers(engine, NULL, tokens, NULL));
     expect_failed(engine, "without it there is no way on: ");
 }
