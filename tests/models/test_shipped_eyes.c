@@ -8,6 +8,8 @@
 #define MMPROJ SOURCE_DIR "/models/mmproj-ingot-eyes-q8_0.gguf"
 #if defined(INGOT_VALGRIND) || defined(__SANITIZE_THREAD__) // fifty times slower
 enum { STRIDE = 7 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { STRIDE = 3 };
 #else
 enum { STRIDE = 1 };
 #endif
