@@ -100,6 +100,8 @@ static void invariant_logits_in_any_chunks(void **state)
         check_invariant("ingot-7m", SOURCE_DIR "/models/ingot-7m-q8_0.gguf", "cuda", exact);
         for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
             check_invariant(golden_hybrids[i], NULL, "cuda", exact);
+        for (size_t i = 0; i < N_GOLDEN_MIXTURES; i++)
+            check_invariant(golden_mixtures[i], NULL, "cuda", exact);
         for (size_t i = 0; i < N_GOLDEN_WINDOWS; i++)
             check_invariant(golden_windows[i], NULL, "cuda", exact);
     }

@@ -1,5 +1,6 @@
 // route_cuda.c - the operation's launches: norm, logits, choice. The blocks that compute a single row's
-// logits normalise it themselves.
+// logits normalise it themselves, but where rows have the same bits in any batch: the norm's sum has another
+// order there.
 #include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
@@ -47,7 +48,7 @@ static void launch_few(struct cuda_plan *p, const struct route_params *params)
 void cuda_plan_route(struct cuda_plan *p)
 {
     const struct route_args *args = (const struct route_args *)p->command->args;
-    bool alone = p->tape.max_rows == 1 && args->n_cols <= ROUTE_MOST_SHARED;
+    bool alone = p->tape.max_rows == 1 && !p->tape.invariant && args->n_cols <= ROUTE_MOST_SHARED;
     struct route_params params = { .in = alone ? cuda_at(p, ROUTE_IN) : 0,
                                    .norm = cuda_at(p, ROUTE_NORM),
                                    .router = weight_layout_of(p, ROUTE_ROUTER),
