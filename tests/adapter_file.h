@@ -9,11 +9,9 @@ struct adapter_matrix { // of a model: [rows, cols]
     uint32_t rows, cols;
 };
 
-// A tensor [rows, cols] of fp32. salt: other ones, other numbers.
-static inline void adapter_tensor(struct gguf_builder *g, const char *name, uint32_t rows, uint32_t cols,
-                                  uint32_t salt)
+// salt: other ones, other numbers. Free with mem_free().
+static inline float *adapter_numbers(size_t n, uint32_t salt)
 {
-    size_t n = (size_t)rows * cols;
     float *numbers = mem_alloc_array(n + 1, sizeof *numbers);
     uint32_t x = salt * 2654435761u + 12345;
 
@@ -21,6 +19,16 @@ static inline void adapter_tensor(struct gguf_builder *g, const char *name, uint
         x = x * 1664525u + 1013904223u;
         numbers[i] = ((float)(x >> 8) * 0x1p-24f - 0.5f) * 0.6f;
     }
+    return numbers;
+}
+
+// A tensor [rows, cols] of fp32.
+static inline void adapter_tensor(struct gguf_builder *g, const char *name, uint32_t rows, uint32_t cols,
+                                  uint32_t salt)
+{
+    size_t n = (size_t)rows * cols;
+    float *numbers = adapter_numbers(n, salt);
+
     gguf_tensor(g, name, 0, 2, (uint64_t[]){ cols, rows }, numbers, n * sizeof *numbers);
     mem_free(numbers);
 }

@@ -36,19 +36,19 @@ static inline float *run_adapted(struct ingot_engine *engine, const struct golde
 static inline void check_golden_lora_over(uint32_t n_ranks, const struct golden_lora *l, uint32_t files,
                                           const struct golden_run *run)
 {
-    char model[512], path[512], folder[128];
+    char model[512], path[512], named[128];
     struct ingot_adapter adapter = { path, "it", 2 };
     struct ingot_adapter_use use = { "it", 0.5f };
     struct ingot_engine_options options = ingot_engine_defaults();
     struct golden g;
     struct err err = { 0 };
 
-    snprintf(folder, sizeof folder, "lora/%s", l->adapter);
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", folder);
+    snprintf(named, sizeof named, "lora/%s", l->adapter);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", named);
     assert_ok(model_file_open_adapter(&g.file, path, &err), &err);
     golden_take(&g);
     snprintf(model, sizeof model, SOURCE_DIR "/tests/golden/%s%s", l->model, files & 1 ? "" : "/model.gguf");
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", folder, files & 2 ? "" : "/adapter.gguf");
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", named, files & 2 ? "" : "/adapter.gguf");
     options.model = model;
     options.device = run->device;
     options.n_batch = run->n_batch;

@@ -37,23 +37,28 @@ static inline bool takes_an_adapter(const struct file_tensor *t)
     return false;
 }
 
-// W [rows, cols] += LORA_ALPHA / LORA_RANK * B A, numbers as adapter_pair() makes them.
+// W [rows, cols] += LORA_ALPHA / LORA_RANK * B A
+static inline void lora_add(float *w, const struct adapter_matrix *m, const float *a, const float *b)
+{
+    for (size_t r = 0; r < m->rows; r++)
+        for (size_t c = 0; c < m->cols; c++)
+            for (size_t k = 0; k < LORA_RANK; k++)
+                w[r * m->cols + c] += LORA_ALPHA / LORA_RANK * b[r * LORA_RANK + k] * a[k * m->cols + c];
+}
+
+// The numbers are those of the adapter's file.
 static inline void lora_merge(float *w, const struct file_tensor *t, const struct model_file *adapter)
 {
     char name[128];
     const struct file_tensor *ab[2];
-    size_t cols = t->dims[1], rows = t->dims[0];
 
     for (int half = 0; half < 2; half++) {
         snprintf(name, sizeof name, "%.*s.lora_%c", STR_ARG(t->name), "ab"[half]);
         ab[half] = model_file_tensor(adapter, name);
         assert_non_null(ab[half]);
     }
-    const float *a = (const float *)ab[0]->data, *b = (const float *)ab[1]->data;
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++)
-            for (size_t k = 0; k < LORA_RANK; k++)
-                w[r * cols + c] += LORA_ALPHA / LORA_RANK * b[r * LORA_RANK + k] * a[k * cols + c];
+    lora_add(w, &(struct adapter_matrix){ .rows = (uint32_t)t->dims[0], .cols = (uint32_t)t->dims[1] },
+             (const float *)ab[0]->data, (const float *)ab[1]->data);
 }
 
 static inline void write_adapter(const struct model_file *model)

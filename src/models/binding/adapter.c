@@ -93,13 +93,24 @@ static uint64_t row_in_tensor(const struct adapter *a, const struct weight_key *
 
 // ---- finding
 
-// A module of a checkpoint may stand behind other words than in the table.
+// The word of the table behind which the language model is: "model.", or one of the checkpoint's own.
+static struct str root_of(const struct adapter *a)
+{
+    const char *name = a->model->arch->weights[0].json;
+
+    return (struct str){ name, strcspn(name, ".") + 1 };
+}
+
+// A module may stand behind other words than in the table.
 static uint32_t list_prefixes(const struct adapter *a, char prefixes[MOST_PREFIXES][64])
 {
     const char *words = a->model->arch->json_prefix;
+    struct str root = root_of(a);
     uint32_t n = 0;
 
-    snprintf(prefixes[n++], 64, "model.");
+    snprintf(prefixes[n++], 64, "%.*s", STR_ARG(root));
+    if (!str_is(root, "model."))
+        snprintf(prefixes[n++], 64, "model.");
     for (size_t m; words && *words && n < MOST_PREFIXES; words += m + (words[m] == ' ')) {
         m = strcspn(words, " ");
         snprintf(prefixes[n++], 64, "%.*s", (int)m, words);
@@ -122,9 +133,11 @@ static void names_of(const struct adapter *a, const char *prefix, const char *na
         snprintf(to->b, sizeof to->b, "%s.lora_b", name);
         return;
     }
-    bool inside = strncmp(name, "model.", 6) == 0;
-    snprintf(to->module, sizeof to->module, "%.63s%.*s", inside ? prefix : "", (int)(inside ? n - 6 : n),
-             inside ? name + 6 : name);
+    struct str module = { name, n }, root = root_of(a);
+    bool inside = str_starts(module, root);
+    if (inside)
+        module = str_from_to(module, root.n, n);
+    snprintf(to->module, sizeof to->module, "%.63s%.*s", inside ? prefix : "", STR_ARG(module));
     snprintf(to->a, sizeof to->a, "base_model.model.%s.lora_A.weight", to->module);
     snprintf(to->b, sizeof to->b, "base_model.model.%s.lora_B.weight", to->module);
 }
@@ -158,7 +171,8 @@ static bool key_fits(const struct adapter *a, const struct weight_key *k, const 
     if (k->rows == DIM_ONE || k->cols == DIM_ONE || k->flags & WEIGHT_DEPTHWISE)
         return refuse(a, module, "which is no matrix", err);
     if (!k->per_layer && !is_head)
-        return refuse(a, module, "which is an embedding", err);
+        return refuse(a, module,
+                      k->rows == DIM_VOCAB ? "which is an embedding" : "which is outside of layers", err);
     if ((slice && slice->transposed) || (k->flags & (WEIGHT_TRANSPOSED | WEIGHT_ALTERNATE)))
         return refuse(a, module, "whose rows lie apart", err);
     if (is_foreign(a) && a->model->arch->gguf_differs)
@@ -222,6 +236,8 @@ static bool add_part(struct adapter *a, const struct weight_key *k, const struct
     return true;
 }
 
+// Keys and values of a layer that reads another's pages are in some files, and read by nobody: what is added
+// to them is taken, and does nothing.
 static bool find_key(struct adapter *a, const struct weight_key *row, uint32_t l, struct err *err)
 {
     struct weight_key k = *row;
@@ -229,7 +245,7 @@ static bool find_key(struct adapter *a, const struct weight_key *row, uint32_t l
     struct adapter_names names;
 
     k.layer = l;
-    if (!model_has(a->model, &k, l) || !name_of(a, &k, name))
+    if (!(model_has(a->model, &k, l) || k.layers == LAYERS_OWN_KV) || !name_of(a, &k, name))
         return true;
     uint32_t n = is_gguf(a->file) ? 1 : list_prefixes(a, prefixes), before = a->n_parts;
     for (uint32_t i = 0; i < n && a->n_parts == before; i++) {
