@@ -40,6 +40,7 @@ struct arch {
     const char *json_prefix; // of its tensors in a checkpoint with other parts, for "model.": one of these
                              // words; its sizes lie in text_config. NULL: no parts
     bool gguf_differs;       // GGUF files have other numbers in another order: no conversion
+    bool gguf_regroups;      // of matrices only the order, and that as weight_key.groups says
     const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
     const char *rope_part;   // the object of rope_parameters that has the first table's numbers, or NULL
     const char *packings;    // names of quant_method whose tensors the weights table reads; NULL: none

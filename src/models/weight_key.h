@@ -67,6 +67,13 @@ struct weight_rows {
     uint32_t n, index;
 };
 
+// The last `n` rows are blocks of `block` rows: in checkpoints each group's, one group behind the other; in
+// GGUF files all groups' first, then all groups' second, and so on.
+struct weight_groups {
+    uint32_t n, block, groups; // enum dim
+    bool columns;              // in place of rows
+};
+
 struct weight_key {
     bool per_layer;
     size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter,
@@ -84,9 +91,10 @@ struct weight_key {
     uint32_t col_half; // 1, 2: the first or second half of the columns of a matrix; 0: all
     uint32_t when;     // enum dim: only models in which this size is not 0 have it
     enum weight_layers layers;
-    const struct weight_slice *slice; // or NULL
-    const struct weight_rows *part;   // or NULL
-    uint32_t layer;                   // not of tables: the layer that is being bound
+    const struct weight_slice *slice;   // or NULL
+    const struct weight_rows *part;     // or NULL
+    const struct weight_groups *groups; // or NULL
+    uint32_t layer;                     // not of tables: the layer that is being bound
 };
 
 #define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)       \

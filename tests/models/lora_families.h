@@ -12,6 +12,9 @@
 enum { LORA_RANK = 2 };
 #define LORA_ALPHA 6.0f // of adapter_head()
 
+// Whose GGUF files and checkpoints do not share adapters.
+static const char lora_own_format[] = "granitehybrid granitehybrid-moe nemotronh nemotronh-moe";
+
 static char lora_merged[32], lora_adapter[32]; // paths, of lora_families_begin()
 
 // Layers' own matrices. Not routers, experts and what they share, convolutions, embeddings.
@@ -108,8 +111,9 @@ static inline void write_merged(const char *path, const struct model_file *model
     buf_free(&bytes);
 }
 
-// The adapter on this device, exact, in chunks; what is merged on the CPU.
-static inline void check_family(const char *variant, const char *device)
+// The adapter on this device, exact, in chunks; what is merged on the CPU. file: "/model.gguf", or "" for the
+// checkpoint.
+static inline void check_family_in(const char *file, const char *variant, const char *device)
 {
     struct ingot_adapter adapter = { lora_adapter, "it", 1 };
     struct ingot_adapter_use use = { "it", 1 };
@@ -129,6 +133,7 @@ static inline void check_family(const char *variant, const char *device)
     o.exact = true;
     o.model = lora_merged;
     float *wanted = run_logits(&o, &g);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", variant, file);
     o.device = device;
     o.model = path;
     o.adapters = &adapter;
@@ -148,6 +153,11 @@ static inline void check_family(const char *variant, const char *device)
     free(ours);
     ingot_engine_close(engine);
     model_file_close(g.file);
+}
+
+static inline void check_family(const char *variant, const char *device)
+{
+    check_family_in("/model.gguf", variant, device);
 }
 
 // Before and behind all checks.

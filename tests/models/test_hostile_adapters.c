@@ -267,11 +267,11 @@ static void some_architectures_want_their_own_format(void **state)
 
     (void)state;
     snprintf(path, sizeof path, "%s/foreign.gguf", folder);
-    adapter_head(&g, "qwen35");
+    adapter_head(&g, "granitehybrid");
     adapter_tensor(&g, "blk.0.ffn_down.weight.lora_a", 2, 1, 1);
     adapter_tensor(&g, "blk.0.ffn_down.weight.lora_b", 1, 2, 1);
     adapter_write(&g, path);
-    o.model = GOLDEN("qwen35");
+    o.model = GOLDEN("granitehybrid");
     o.device = "cpu";
     o.adapters = &adapter;
     o.n_adapters = 1;

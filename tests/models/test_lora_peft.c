@@ -38,10 +38,6 @@ static const struct refused {
 };
 enum { N_REFUSED = sizeof refused / sizeof *refused };
 
-// Whose GGUF files take no folder.
-static const char own_format_alone[] =
-    "qwen35 qwen35moe granitehybrid granitehybrid-moe nemotronh nemotronh-moe";
-
 static const char in_two_files[] = "qwen25"; // of the architecture of qwen2
 
 static bool is_of(const char *variants, const char *variant)
@@ -240,7 +236,7 @@ static void check_merged(const char *variant, const struct naming *naming)
     struct golden merged = { .tokens = g.tokens, .logits = logits, .n = g.n, .n_vocab = g.n_vocab };
     assert_true(compare_logits(&g, logits).worst_error > 1e-4); // the adapter does something
     check_logits(variant, "", &merged);
-    if (is_of(own_format_alone, variant))
+    if (is_of(lora_own_format, variant))
         check_refused(variant, "/model.gguf", "want an adapter in the model's own format");
     else
         check_logits(variant, "/model.gguf", &merged);

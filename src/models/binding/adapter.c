@@ -80,6 +80,23 @@ static uint64_t rotated_row(const struct adapter *a, const struct weight_key *k,
     return head + (is_gguf(a->file) ? i % (dim / 2) * 2 + i / (dim / 2) : i % 2 * (dim / 2) + i / 2);
 }
 
+// Where the adapter has row (or column) i of the matrix: see weight_groups.
+static uint64_t regrouped(const struct adapter *a, const struct weight_key *k, uint64_t i, bool columns)
+{
+    const struct weight_groups *g = k->groups;
+
+    if (!g || g->columns != columns || !is_foreign(a))
+        return i;
+    uint64_t block = model_key_dim(a->model, k, g->block), n = model_key_dim(a->model, k, g->n),
+             before = model_key_dim(a->model, k, columns ? k->cols : k->rows) - n, blocks = n / block,
+             groups = model_key_dim(a->model, k, g->groups),
+             first = is_gguf(a->file) ? blocks / groups : groups; // between a block and its neighbour there
+    if (i < before)
+        return i;
+    uint64_t at = (i - before) / block;
+    return before + (at % first * (blocks / first) + at / first) * block + (i - before) % block;
+}
+
 static uint64_t row_in_tensor(const struct adapter *a, const struct weight_key *k, uint64_t row)
 {
     const struct weight_slice *slice = slice_of(a, k);
@@ -88,7 +105,7 @@ static uint64_t row_in_tensor(const struct adapter *a, const struct weight_key *
     tensor_rows_of(a, k, &before);
     if (slice)
         return row / rows * model_key_dim(a->model, k, slice->all) + before + row % rows;
-    return before + rotated_row(a, k, row);
+    return before + regrouped(a, k, rotated_row(a, k, row), false);
 }
 
 // ---- finding
@@ -175,7 +192,7 @@ static bool key_fits(const struct adapter *a, const struct weight_key *k, const 
                       k->rows == DIM_VOCAB ? "which is an embedding" : "which is outside of layers", err);
     if ((slice && slice->transposed) || (k->flags & (WEIGHT_TRANSPOSED | WEIGHT_ALTERNATE)))
         return refuse(a, module, "whose rows lie apart", err);
-    if (is_foreign(a) && a->model->arch->gguf_differs)
+    if (is_foreign(a) && a->model->arch->gguf_differs && !a->model->arch->gguf_regroups)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s: of %s models GGUF files and checkpoints have other numbers in another order; "
                        "want an adapter in the model's own format",
@@ -372,23 +389,44 @@ const struct adapter_part *adapter_find(const struct adapter *a, bool per_layer,
     return NULL;
 }
 
-bool adapter_read(const struct adapter *a, const struct adapter_part *part, float *down, float *up,
-                  struct err *err)
+static void read_up(const struct adapter *a, const struct adapter_part *part, const float *b, float *up)
 {
     uint64_t n_rows = adapter_rows(a, part), rank = part->rank;
     struct weight_key k = *part->key;
-    float *b = decoded(part->b);
 
-    if (!b)
-        return err_memory(err, "an adapter's matrix");
     k.layer = part->layer;
-    quant_read(&(struct quant_rows){ part->a->format, part->a->data, part->a->dims[1] }, 0, down,
-               part->a->dims[0] * part->a->dims[1]);
     for (uint64_t n = 0; n < n_rows; n++) {
         const float *row = b + row_in_tensor(a, &k, n) * rank;
         for (uint64_t j = 0; j < rank; j++)
             up[j * n_rows + n] = row[j] * part->factor;
     }
-    mem_free(b);
-    return true;
+}
+
+static void read_down(const struct adapter *a, const struct adapter_part *part, const float *from,
+                      float *down)
+{
+    uint64_t n_cols = adapter_cols(a, part), rank = part->rank;
+    struct weight_key k = *part->key;
+
+    k.layer = part->layer;
+    for (uint64_t n = 0; n < n_cols; n++) {
+        uint64_t col = regrouped(a, &k, n, true);
+        for (uint64_t j = 0; j < rank; j++)
+            down[j * n_cols + n] = from[j * n_cols + col];
+    }
+}
+
+bool adapter_read(const struct adapter *a, const struct adapter_part *part, float *down, float *up,
+                  struct err *err)
+{
+    float *from_a = decoded(part->a), *from_b = decoded(part->b);
+    bool ok = from_a && from_b;
+
+    if (ok) {
+        read_down(a, part, from_a, down);
+        read_up(a, part, from_b, up);
+    }
+    mem_free(from_a);
+    mem_free(from_b);
+    return ok || err_memory(err, "an adapter's matrix");
 }

@@ -2,8 +2,9 @@
 //
 // Two kinds of files: GGUF, as llama.cpp's converter writes it (general.type adapter; NAME.lora_a [rank,
 // cols], NAME.lora_b [rows, rank]), and the folder that PEFT writes. Either goes with a model of either
-// format: the rows of q and k are put into the order of the model's. Refused by name: what is no plain pair
-// of matrices (DoRA, biases, whole modules), what is added to an embedding or to experts.
+// format: the rows of q and k, and heads of values that lie in groups, are put into the order of the model's.
+// Refused by name: what is no plain pair of matrices (DoRA, biases, whole modules), what is added to an
+// embedding or to experts.
 #pragma once
 #include "base/sha256.h"
 #include "models/arch.h"

@@ -60,6 +60,12 @@ struct qwen35_weights {
         .json = QWEN35_LAYER "linear_attn." json_name, .rows = n_rows, .cols = n_cols,                    \
         .layers = LAYERS_STATE, __VA_ARGS__                                                               \
     }
+// Heads of values lie by the head of keys that they have in common.
+#define QWEN35_VALUES(n, rows_of_head, columns)                     \
+    .groups = &(const struct weight_groups)                         \
+    {                                                               \
+        QWEN35_DIM(n), rows_of_head, QWEN35_DIM(n_k_heads), columns \
+    }
 // The rows of a head are q's, then its gate's, in both formats.
 #define QWEN35_Q(at, is_gate)                                                               \
     {                                                                                       \
@@ -85,14 +91,19 @@ struct qwen35_weights {
           IN_LAYERS(LAYERS_PAGES)),                                                                     \
         QWEN35_NORM(q_norm, "attn_q_norm", "self_attn.q_norm", HEAD, IN_LAYERS(LAYERS_PAGES)),          \
         QWEN35_NORM(k_norm, "attn_k_norm", "self_attn.k_norm", HEAD, IN_LAYERS(LAYERS_PAGES)),          \
-        QWEN35_OWN(mixed, "attn_qkv.weight", "in_proj_qkv.weight", QWEN35_DIM(n_mixed), DIM_COLS),      \
-        QWEN35_OWN(z, "attn_gate.weight", "in_proj_z.weight", QWEN35_DIM(n_values), DIM_COLS),          \
-        QWEN35_OWN(beta, "ssm_beta.weight", "in_proj_b.weight", QWEN35_DIM(n_v_heads), DIM_COLS),       \
-        QWEN35_OWN(alpha, "ssm_alpha.weight", "in_proj_a.weight", QWEN35_DIM(n_v_heads), DIM_COLS),     \
+        QWEN35_OWN(mixed, "attn_qkv.weight", "in_proj_qkv.weight", QWEN35_DIM(n_mixed), DIM_COLS,       \
+                   QWEN35_VALUES(n_values, QWEN35_DIM(d_v), false)),                                    \
+        QWEN35_OWN(z, "attn_gate.weight", "in_proj_z.weight", QWEN35_DIM(n_values), DIM_COLS,           \
+                   QWEN35_VALUES(n_values, QWEN35_DIM(d_v), false)),                                    \
+        QWEN35_OWN(beta, "ssm_beta.weight", "in_proj_b.weight", QWEN35_DIM(n_v_heads), DIM_COLS,        \
+                   QWEN35_VALUES(n_v_heads, DIM_ONE, false)),                                           \
+        QWEN35_OWN(alpha, "ssm_alpha.weight", "in_proj_a.weight", QWEN35_DIM(n_v_heads), DIM_COLS,      \
+                   QWEN35_VALUES(n_v_heads, DIM_ONE, false)),                                           \
         QWEN35_OWN(conv, "ssm_conv1d.weight", "conv1d.weight", QWEN35_DIM(n_mixed), QWEN35_DIM(kernel), \
                    .flags = WEIGHT_DEPTHWISE),                                                          \
         QWEN35_OWN(a, "ssm_a", "A_log", DIM_ONE, QWEN35_DIM(n_v_heads)),                                \
         QWEN35_OWN(dt_bias, "ssm_dt.bias", "dt_bias", DIM_ONE, QWEN35_DIM(n_v_heads)),                  \
         QWEN35_OWN(norm, "ssm_norm.weight", "norm.weight", DIM_ONE, QWEN35_DIM(d_v)),                   \
-        QWEN35_OWN(out, "ssm_out.weight", "out_proj.weight", DIM_COLS, QWEN35_DIM(n_values)),           \
+        QWEN35_OWN(out, "ssm_out.weight", "out_proj.weight", DIM_COLS, QWEN35_DIM(n_values),            \
+                   QWEN35_VALUES(n_values, QWEN35_DIM(d_v), true)),                                     \
         QWEN35_NORM(ffn_norm, "post_attention_norm", "post_attention_layernorm", COLS)
