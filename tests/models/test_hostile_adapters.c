@@ -89,9 +89,12 @@ static void what_a_gguf_file_says_must_fit(void **state)
         adapter_pair(&g, &Q, 3, 1);
         refuses(&g, cases[i].why);
     }
-    struct gguf_builder good = headed();
+    struct gguf_builder good = headed(), late = headed();
     adapter_pair(&good, &Q, 3, 1);
     assert_ok(binds(&good, &err), &err);
+    gguf_meta_array(&late, "adapter.alora.invocation_tokens", 4, 2, (uint32_t[]){ 5, 6 }, 8);
+    adapter_pair(&late, &Q, 3, 1);
+    refuses(&late, "adapter.alora.invocation_tokens is set: it adds from these tokens on");
 }
 
 static void shapes_must_fit(void **state)
@@ -189,6 +192,8 @@ static void what_peft_says_must_be_plain(void **state)
           "fan_in_fan_out is set" },
         { "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":3,\"modules_to_save\":[\"lm_head\"]}",
           "modules_to_save is set" },
+        { "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":3,\"alora_invocation_tokens\":[5,6]}",
+          "alora_invocation_tokens is set: it adds from these tokens on" },
         { "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":3,\"use_rslora\":7}",
           "use_rslora is 7; expected true or false" },
         { "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":3,\"alpha_pattern\":{\"q.*\":1}}",

@@ -29,20 +29,7 @@ static bool read_alpha(struct adapter *a, const char *key, struct err *err)
                    model_file_path(a->file), key);
 }
 
-static bool read_gguf(struct adapter *a, struct err *err)
-{
-    struct str arch = { 0 };
-
-    if (!word_is(a, "general.type", "adapter", err) || !word_is(a, "adapter.type", "lora", err) ||
-        !model_file_string(a->file, "general.architecture", &arch, err))
-        return false;
-    if (!str_is(arch, a->model->arch->name))
-        return err_set(err, ERR_INPUT, "%s: an adapter of a '%.*s' model; this model is '%s'",
-                       model_file_path(a->file), STR_ARG(arch), a->model->arch->name);
-    return read_alpha(a, "adapter.lora.alpha", err);
-}
-
-// What an adapter of PEFT may say only in these words.
+// What an adapter may say only in these words, most of them PEFT's.
 static bool is_plain(const struct adapter *a, struct err *err)
 {
     static const struct {
@@ -56,6 +43,8 @@ static bool is_plain(const struct adapter *a, struct err *err)
         { "modules_to_save", "it replaces whole modules" },
         { "trainable_token_indices", "it changes the embedding" },
         { "target_parameters", "it adds to parameters of experts" },
+        { "alora_invocation_tokens", "it adds from these tokens on" },
+        { "adapter.alora.invocation_tokens", "it adds from these tokens on" },
     };
     struct str bias = STR("none");
 
@@ -71,6 +60,19 @@ static bool is_plain(const struct adapter *a, struct err *err)
     return str_is(bias, "none") ||
            err_set(err, ERR_UNSUPPORTED, "%s: bias is '%.*s'; ingot adds plain LoRA matrices alone",
                    model_file_path(a->file), STR_ARG(bias));
+}
+
+static bool read_gguf(struct adapter *a, struct err *err)
+{
+    struct str arch = { 0 };
+
+    if (!word_is(a, "general.type", "adapter", err) || !word_is(a, "adapter.type", "lora", err) ||
+        !model_file_string(a->file, "general.architecture", &arch, err))
+        return false;
+    if (!str_is(arch, a->model->arch->name))
+        return err_set(err, ERR_INPUT, "%s: an adapter of a '%.*s' model; this model is '%s'",
+                       model_file_path(a->file), STR_ARG(arch), a->model->arch->name);
+    return is_plain(a, err) && read_alpha(a, "adapter.lora.alpha", err);
 }
 
 static bool read_peft(struct adapter *a, struct err *err)
