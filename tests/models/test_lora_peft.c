@@ -16,6 +16,10 @@ static const struct naming {
     // of the class that sees
     { "gemma3 gemma3-27b gemma4 gemma4-e2b gemma4-moe ministral3 mistral4 qwen35 qwen35moe", "model.",
       "model.language_model." },
+    // of such a class as well: a file of its text is of the text's architecture
+    { "tinyllama smollm2", "model.", "model.text_model." },
+    { "mistral qwen2 qwen3 qwen3moe", "model.", "model.language_model." },
+    { "gemma3", "model.", "language_model.model." }, // before transformers 4.52
     // of transformers' own class, in place of the one that comes with the checkpoint
     { "nemotronh nemotronh-moe", "backbone.", "model." },
 };

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "models/binding/model_names.h"
 
-enum { NAME_BYTES = 192, MOST_PREFIXES = 8 };
+enum { NAME_BYTES = 192 };
 
 static bool is_gguf(const struct model_file *file)
 {
@@ -118,22 +118,13 @@ static struct str root_of(const struct adapter *a)
     return (struct str){ name, strcspn(name, ".") + 1 };
 }
 
-// A module may stand behind other words than in the table.
-static uint32_t list_prefixes(const struct adapter *a, char prefixes[MOST_PREFIXES][64])
-{
-    const char *words = a->model->arch->json_prefix;
-    struct str root = root_of(a);
-    uint32_t n = 0;
-
-    snprintf(prefixes[n++], 64, "%.*s", STR_ARG(root));
-    if (!str_is(root, "model."))
-        snprintf(prefixes[n++], 64, "model.");
-    for (size_t m; words && *words && n < MOST_PREFIXES; words += m + (words[m] == ' ')) {
-        m = strcspn(words, " ");
-        snprintf(prefixes[n++], 64, "%.*s", (int)m, words);
-    }
-    return n;
-}
+// Words behind which modules stand, for the table's: those of a class that sees may be added to a GGUF file
+// of its text alone.
+static const char *const prefixes[] = {
+    "model.",  "model.language_model.", "language_model.model.", "model.text_model.", "backbone.", "bert.",
+    "roberta."
+};
+enum { N_PREFIXES = sizeof prefixes / sizeof *prefixes };
 
 // Where the two tensors of a module can lie, and under which name a message says so.
 struct adapter_names {
@@ -258,13 +249,13 @@ static bool add_part(struct adapter *a, const struct weight_key *k, const struct
 static bool find_key(struct adapter *a, const struct weight_key *row, uint32_t l, struct err *err)
 {
     struct weight_key k = *row;
-    char name[128], prefixes[MOST_PREFIXES][64];
+    char name[128];
     struct adapter_names names;
 
     k.layer = l;
     if (!(model_has(a->model, &k, l) || k.layers == LAYERS_OWN_KV) || !name_of(a, &k, name))
         return true;
-    uint32_t n = is_gguf(a->file) ? 1 : list_prefixes(a, prefixes), before = a->n_parts;
+    uint32_t n = is_gguf(a->file) ? 1 : N_PREFIXES, before = a->n_parts;
     for (uint32_t i = 0; i < n && a->n_parts == before; i++) {
         names_of(a, prefixes[i], name, &names);
         if (!add_part(a, &k, row, &names, err))
