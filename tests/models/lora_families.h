@@ -20,19 +20,12 @@ static char lora_merged[32], lora_adapter[32]; // paths, of lora_families_begin(
 // Layers' own matrices. Not routers, experts and what they share, convolutions, embeddings.
 static inline bool takes_an_adapter(const struct file_tensor *t)
 {
-    static const char *const names[] = { ".attn_q.",
-                                         ".attn_k.",
-                                         ".attn_v.",
-                                         ".attn_output.",
-                                         ".attn_qkv.",
-                                         ".attn_gate.",
-                                         ".ffn_gate.",
-                                         ".ffn_up.",
-                                         ".ffn_down.",
-                                         ".ssm_in.",
-                                         ".ssm_out.",
-                                         ".shortconv.in_proj.",
-                                         ".shortconv.out_proj." };
+    static const char *const names[] = {
+        ".attn_q.",   ".attn_k.",        ".attn_v.",   ".attn_output.",       ".attn_q_a.",
+        ".attn_q_b.", ".attn_kv_a_mqa.", ".attn_qkv.", ".attn_gate.",         ".ffn_gate.",
+        ".ffn_up.",   ".ffn_down.",      ".ssm_in.",   ".ssm_out.",           ".ssm_alpha.",
+        ".ssm_beta.", ".inp_gate.",      ".proj.",     ".shortconv.in_proj.", ".shortconv.out_proj."
+    };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (t->n_dims == 2 && str_find(t->name, str_from(names[i])) != SIZE_MAX)

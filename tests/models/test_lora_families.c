@@ -7,6 +7,8 @@ static void adapters_are_merged_weights(void **state)
     (void)state;
     for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++)
         check_family(golden_variants[i], "cpu");
+    for (size_t i = 0; i < N_GOLDEN_MIXTURES; i++)
+        check_family(golden_mixtures[i], "cpu");
     for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
         check_family(golden_hybrids[i], "cpu");
 }
@@ -16,6 +18,8 @@ static void adapters_of_gguf_go_with_checkpoints(void **state)
     (void)state;
     for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++)
         check_family_in("", golden_variants[i], "cpu");
+    for (size_t i = 0; i < N_GOLDEN_MIXTURES; i++)
+        check_family_in("", golden_mixtures[i], "cpu");
     for (size_t i = 0; i < N_GOLDEN_HYBRIDS; i++)
         if (!model_one_of(lora_own_format, str_from(golden_hybrids[i])))
             check_family_in("", golden_hybrids[i], "cpu");
