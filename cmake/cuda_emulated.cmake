@@ -23,7 +23,8 @@ if(CUDA_EMULATED)
   foreach(name experts/experts_group trellis_experts/trellis_experts_rows)
     list(APPEND CUDA_EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/src/ops/${name}.cu)
   endforeach()
-  set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
+  # Loops stay as they are written: vectors read what lies between a loop's numbers too, at addresses that are multiples of less.
+  set(CUDA_EMULATED_FLAGS -std=c++17 -O2 -g1 -march=native -fno-vectorize -fPIC -fno-exceptions -fno-rtti -fno-strict-aliasing -w -fvisibility-inlines-hidden
     -ffp-contract=fast -fsanitize=thread,alignment,bounds,integer-divide-by-zero,shift-exponent -fno-sanitize-link-runtime
     -mllvm -tsan-instrument-atomics=0 -mllvm -tsan-instrument-func-entry-exit=0
     -I${CMAKE_SOURCE_DIR}/src -I${CUDA_EMULATED_DIR}/run -I${CUDA_EMULATED_DIR}/shim)
@@ -34,9 +35,6 @@ if(CUDA_EMULATED)
     set(shim -include ${CUDA_EMULATED_DIR}/shim/cuda_emulated.hpp)
     if(source MATCHES "dynamic.cpp")
       set(shim "")
-    endif()
-    if(name STREQUAL weight_pack) # copies blocks byte by byte, since they lie at any address
-      list(APPEND shim -fno-vectorize)
     endif()
     add_custom_command(OUTPUT ${made}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda_emulated
