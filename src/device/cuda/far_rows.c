@@ -1,16 +1,16 @@
 // far_rows.c - a matrix of which a step reads a few rows lies in pinned memory, where kernels read it over
-// the bus. Pinning takes 1.5 s a GB (bench/results/2026-11-29-h200-models.md), so that its final bytes alone
-// are pinned: those of the file go through the GPU's memory by pieces, and are repacked there.
+// the bus. Pinning takes 1.5 s a GB (bench/results/2026-11-29-h200-models.md), so only the repacked bytes
+// are pinned. The file's bytes are uploaded in pieces and repacked on the GPU.
 #include <string.h>
 #include "device/cuda/cuda_internal.h"
 
-enum { PIECE_BYTES = 4 << 20 }; // of the file: several threads copy them (staging.c)
+enum { PIECE_BYTES = 4 << 20 }; // of the file, copied by several threads (staging.c)
 
 struct pieces {
     struct cuda *c;
     const struct weight_source *source;
     struct buffer from, to; // on the GPU, of a piece
-    unsigned char *host;    // of the whole matrix
+    unsigned char *host;    // the pinned memory of the whole matrix
     struct cuda_pack whole;
     uint64_t row_bytes; // in the file
     uint32_t n_rows;    // of a piece, but for the last one

@@ -24,6 +24,6 @@ struct system_load_meter {
 
 // Takes less than a millisecond.
 struct system_load system_load_read(struct system_load_meter *m);
-// Bytes that this process could still take without paging, within its control group's limit; half of the
-// machine's memory where the system does not tell.
+// Memory still available to this process, in bytes: the system's MemAvailable, and no more than its control
+// group's limit leaves. Half of the physical memory where the system does not say.
 uint64_t system_load_available(const struct system_load_meter *m);

@@ -112,9 +112,9 @@ static struct stage_shape with_least_rows(const struct engine *e, const struct s
     return fewer;
 }
 
-// Steps read so few rows of it that the table of the layers' inputs may leave a GPU's memory to the rest.
-// They take 1.5 % longer at most, but pinning it delays loading (bench/results/2026-11-29-h200-models.md): it
-// stays there if everything fits.
+// Per-layer embeddings (Gemma 4 E2B and E4B) go to pinned host memory if the model does not fit the GPU
+// otherwise: a step reads few rows of them. It costs loading time and 1.6 % of a prompt
+// (bench/results/2026-11-29-h200-models.md), so they stay in GPU memory where everything fits.
 static void choose_far_rows(struct engine_loaded *l, struct stage_shape *shape,
                             const struct stage_shape *fewer)
 {

@@ -11,7 +11,7 @@
 #include "model_tools/trellis/trellis_transform.h"
 #include "ops/trellis_search/trellis_path.h"
 
-enum { TILE = EXL3_TILE, BLOCK = EXL3_BLOCK };
+enum { TILE = EXL3_TILE };
 
 struct encoder {
     const struct trellis_source *source;
@@ -19,11 +19,6 @@ struct encoder {
     float *w, *missed; // [n_in, n_out]: what is to be coded; what coding it missed
     double *l;         // [n_in, n_in]: L
 };
-
-static uint32_t padded(uint32_t n)
-{
-    return (n + BLOCK - 1) / BLOCK * BLOCK;
-}
 
 bool trellis_gain(uint32_t bits, enum exl3_codebook codebook, float *best, struct err *err)
 {
@@ -115,7 +110,8 @@ static bool code_blocks(const struct encoder *e, uint32_t n, const struct trelli
 
 uint64_t trellis_encode_bytes(uint32_t rows, uint32_t cols)
 {
-    return padded(cols) * (padded(rows) * 2ull * sizeof(float) + padded(cols) * (uint64_t)sizeof(double));
+    return exl3_padded(cols) *
+           (exl3_padded(rows) * 2ull * sizeof(float) + exl3_padded(cols) * (uint64_t)sizeof(double));
 }
 
 bool trellis_encode(const struct trellis_source *sources, uint32_t n, const struct trellis_workers *workers,
@@ -125,7 +121,8 @@ bool trellis_encode(const struct trellis_source *sources, uint32_t n, const stru
     bool ok = true;
 
     for (uint32_t i = 0; i < n; i++) {
-        codes[i] = (struct trellis_code){ .n_in = padded(sources[i].cols), .n_out = padded(sources[i].rows) };
+        codes[i] = (struct trellis_code){ .n_in = exl3_padded(sources[i].cols),
+                                          .n_out = exl3_padded(sources[i].rows) };
         encoders[i] = (struct encoder){ .source = &sources[i], .code = &codes[i] };
         ok = ok && prepare(&encoders[i], workers->pool, err);
     }

@@ -43,11 +43,6 @@ struct write_job {
     bool made_folder;
 };
 
-static uint32_t padded(uint64_t n)
-{
-    return (uint32_t)((n + EXL3_BLOCK - 1) / EXL3_BLOCK * EXL3_BLOCK);
-}
-
 // ---- what is coded
 
 static void code_tensor(struct write_job *job, const struct file_tensor *t, const struct weight_key *k,
@@ -129,7 +124,8 @@ static bool add_header(json_t *header, const char *name, const char *dtype, json
 
 static bool describe_code(json_t *header, const struct trellis_entry *e, uint64_t *at)
 {
-    const uint64_t in = padded(e->from->dims[1]), out = padded(e->from->dims[0]);
+    const uint64_t in = exl3_padded((uint32_t)e->from->dims[1]),
+                   out = exl3_padded((uint32_t)e->from->dims[0]);
     char base[256], name[272];
 
     snprintf(base, sizeof base, "%.*s", (int)(e->from->name.n - strlen(".weight")), e->from->name.at);

@@ -9,19 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "quant/exl3.h"
-
-enum { TRELLIS_STATES = 1 << 16, TRELLIS_STEPS = EXL3_TILE * EXL3_TILE };
-
-// The place of a position of the ring in a tile of [input][output].
-static inline uint32_t trellis_input_of(uint32_t p)
-{
-    return p / 8 % 4 * 2 + p % 2 + p % 8 / 2 % 2 * 8;
-}
-static inline uint32_t trellis_output_of(uint32_t p)
-{
-    return p / 32 + p % 8 / 4 * 8;
-}
+#include "ops/trellis_search/trellis_search.h"
 
 struct trellis_path; // the room for one tile's walks: one for each thread
 

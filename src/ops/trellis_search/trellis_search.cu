@@ -21,8 +21,6 @@
 #include "ops/trellis/trellis_decode.cuh"
 #include "ops/trellis_search/trellis_search_cuda.h"
 
-enum { SEARCH_STEPS = EXL3_TILE * EXL3_TILE };
-
 struct wanted_place { // in a matrix
     const f32 *l, *missed;
     u32 first; // row of the block
@@ -79,30 +77,21 @@ extern "C" __global__ void __launch_bounds__(TRELLIS_WANTED_THREADS)
     }
 }
 
-// The place of a position of the ring in a tile.
-static __device__ __forceinline__ u32 input_of(u32 p)
-{
-    return p / 8 % 4 * 2 + p % 2 + p % 8 / 2 % 2 * 8;
-}
-static __device__ __forceinline__ u32 output_of(u32 p)
-{
-    return p / 32 + p % 8 / 4 * 8;
-}
-
 static __device__ __forceinline__ u32 two_values(const struct trellis_search_params &p, u32 first, u32 second)
 {
     return p.factor ? two_of_halves(first, second, p.factor, p.more) : two_of_mul1(first, second);
 }
 struct search_shared {
-    f32 wanted[SEARCH_STEPS]; // in the ring's order
-    u16 states[SEARCH_STEPS];
+    f32 wanted[TRELLIS_STEPS]; // in the ring's order
+    u16 states[TRELLIS_STEPS];
     unsigned long long least; // a cost's bits, and its tail
     u32 tail;                 // over which the ring is closed
 };
 
 template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
-    static constexpr u32 THREADS = BITS == 8 ? 256 : 512, TOPS = 1u << BITS, TAILS = 65536u >> BITS,
-                         OWN = TAILS / THREADS, RUN = OWN < TOPS ? OWN : TOPS, GROUPS = OWN / RUN,
+    static constexpr u32 THREADS = trellis_search_threads(BITS), TOPS = 1u << BITS,
+                         TAILS = (u32)TRELLIS_STATES >> BITS, OWN = TAILS / THREADS,
+                         RUN = OWN < TOPS ? OWN : TOPS, GROUPS = OWN / RUN,
                          N = OWN * TOPS; // states of a thread
 
     const struct trellis_search_params &p;
@@ -116,7 +105,7 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
         : p(params), shared(s)
     {
         costs = IN_MEMORY ? p.costs + (u64)blockIdx.x * 2 * TAILS : (f32 *)trellis_shared;
-        choices = p.choices + (u64)blockIdx.x * SEARCH_STEPS * TAILS;
+        choices = p.choices + (u64)blockIdx.x * TRELLIS_STEPS * TAILS;
 #pragma unroll
         for (u32 i = 0; i < N; i += 2)
             values[i / 2] = two_values(p, state_of_place(i), state_of_place(i + 1));
@@ -203,8 +192,8 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
     __device__ __forceinline__ void walk(u32 first)
     {
 #pragma unroll 1
-        for (u32 i = 0; i < SEARCH_STEPS; i++) {
-            step(costs + i % 2 * TAILS, costs + (i + 1) % 2 * TAILS, (first + i) % SEARCH_STEPS);
+        for (u32 i = 0; i < TRELLIS_STEPS; i++) {
+            step(costs + i % 2 * TAILS, costs + (i + 1) % 2 * TAILS, (first + i) % TRELLIS_STEPS);
             __syncthreads();
         }
     }
@@ -225,7 +214,7 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
         __syncthreads();
         if (threadIdx.x == 0) {
             u32 tail = (u32)shared.least;
-            for (u32 at = SEARCH_STEPS / 2; at-- > 0;)
+            for (u32 at = TRELLIS_STEPS / 2; at-- > 0;)
                 tail = state_at(at, tail) >> BITS;
             shared.tail = tail;
         }
@@ -235,7 +224,7 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
     __device__ __forceinline__ void walk_back()
     {
         if (threadIdx.x == 0)
-            for (u32 at = SEARCH_STEPS, tail = shared.tail; at-- > 0;) {
+            for (u32 at = TRELLIS_STEPS, tail = shared.tail; at-- > 0;) {
                 u32 state = state_at(at, tail);
                 shared.states[at] = (u16)state;
                 tail = state >> BITS;
@@ -251,7 +240,7 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
             for (u32 t = threadIdx.x; t < TAILS; t += THREADS)
                 costs[t] = !closed || t == shared.tail ? 0 : INFINITY;
             __syncthreads();
-            walk(closed ? 0 : SEARCH_STEPS / 2);
+            walk(closed ? 0 : TRELLIS_STEPS / 2);
             if (!closed)
                 close_ring();
         }
@@ -271,15 +260,15 @@ template <u32 BITS, bool IN_MEMORY> struct trellis_searcher {
 
     __device__ __forceinline__ void find(u32 matrix, u32 tile)
     {
-        const u32 i = threadIdx.x, out = tile * EXL3_TILE + output_of(i % SEARCH_STEPS),
-                  in = input_of(i % SEARCH_STEPS);
+        const u32 i = threadIdx.x, out = tile * EXL3_TILE + trellis_output_of(i % TRELLIS_STEPS),
+                  in = trellis_input_of(i % TRELLIS_STEPS);
         const u64 before = (u64)matrix * p.n_in + step_positions(p.step)[matrix] * EXL3_TILE; // rows
 
-        if (i < SEARCH_STEPS)
+        if (i < TRELLIS_STEPS)
             shared.wanted[i] = p.wanted[(u64)(matrix * EXL3_TILE + in) * p.n_out + out];
         find_states();
         put_code(p.codes + (before / EXL3_TILE * (p.n_out / EXL3_TILE) + tile) * 8 * BITS);
-        if (i < SEARCH_STEPS) {
+        if (i < TRELLIS_STEPS) {
             const u64 at = (before + in) * p.n_out + out;
             u32 value = two_values(p, shared.states[i], 0);
             p.missed[at] = p.w[at] - __half22float2(*(__half2 *)&value).x;
@@ -301,7 +290,7 @@ static __device__ __forceinline__ void trellis_search(const struct trellis_searc
 }
 
 #define TRELLIS_SEARCH(bits, name, in_memory)                                                  \
-    extern "C" __global__ void __launch_bounds__(bits == 8 ? 256 : 512, 1)                     \
+    extern "C" __global__ void __launch_bounds__(trellis_search_threads(bits), 1)              \
         trellis_search_##name##_##bits(const __grid_constant__ struct trellis_search_params p) \
     {                                                                                          \
         trellis_search<bits, in_memory>(p);                                                    \

@@ -18,7 +18,18 @@ struct trellis_search_args {
 };
 STATIC_ASSERT(sizeof(struct trellis_search_args) == 16);
 
-enum { TRELLIS_SEARCH_SUMS = 8 };
+enum { TRELLIS_SEARCH_SUMS = 8, TRELLIS_STATES = 1 << 16, TRELLIS_STEPS = EXL3_TILE * EXL3_TILE };
+
+// The place of a position of the ring in a tile of [input][output].
+SHARED_INLINE u32 trellis_input_of(u32 p)
+{
+    return p / 8 % 4 * 2 + p % 2 + p % 8 / 2 % 2 * 8;
+}
+SHARED_INLINE u32 trellis_output_of(u32 p)
+{
+    return p / 32 + p % 8 / 4 * 8;
+}
+
 enum { TRELLIS_SEARCH_W, TRELLIS_SEARCH_L, TRELLIS_SEARCH_MISSED, TRELLIS_SEARCH_CODES };
 
 #ifdef HOST_C

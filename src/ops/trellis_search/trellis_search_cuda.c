@@ -1,7 +1,6 @@
 // trellis_search_cuda.c - the operation's launches: what is wanted, then the paths, with a block for each
 // multiprocessor, which has all of its registers.
 #include "ops/cuda_table.h"
-#include "ops/trellis/trellis_cuda.h"
 #include "ops/trellis_search/trellis_search_cuda.h"
 
 // Private memory, each part a multiple of 256 bytes.
@@ -16,7 +15,7 @@ static u64 take(struct cuda_plan *p, u64 bytes)
 void cuda_plan_trellis_search(struct cuda_plan *p)
 {
     const struct trellis_search_args *a = (const struct trellis_search_args *)p->command->args;
-    const u32 n_tails = (1u << TRELLIS_STATES_BITS) >> a->bits, costs_bytes = 2 * n_tails * 4,
+    const u32 n_tails = (u32)TRELLIS_STATES >> a->bits, costs_bytes = 2 * n_tails * 4,
               n_tiles = p->tape.max_rows * (a->n_out / EXL3_TILE),
               n_blocks = n_tiles < p->device.n_sms ? n_tiles : p->device.n_sms;
     const bool fits = a->bits > 1 && costs_bytes <= p->device.shared_bytes;
@@ -31,7 +30,7 @@ void cuda_plan_trellis_search(struct cuda_plan *p)
     char name[32];
 
     params.wanted = take(p, (u64)p->tape.max_rows * EXL3_TILE * a->n_out * 4);
-    params.choices = take(p, (u64)n_blocks * EXL3_TILE * EXL3_TILE * n_tails);
+    params.choices = take(p, (u64)n_blocks * TRELLIS_STEPS * n_tails);
     params.costs = fits ? 0 : take(p, (u64)n_blocks * costs_bytes);
     cuda_launch_add(p, "trellis_search_wanted",
                     (struct cuda_shape){ { a->n_out / TRELLIS_WANTED_OUTPUTS, p->tape.max_rows, 1 },

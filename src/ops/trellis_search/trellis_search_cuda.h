@@ -1,10 +1,10 @@
 // trellis_search_cuda.h - the arguments of the CUDA kernels.
 #pragma once
 #include "device/step.h"
+#include "ops/trellis/trellis_cuda.h"
 #include "ops/trellis_search/trellis_search.h"
 
 enum {
-    TRELLIS_STATES_BITS = 16,
     TRELLIS_WANTED_OUTPUTS = 32, // of a block of trellis_search_wanted
     TRELLIS_WANTED_THREADS = TRELLIS_SEARCH_SUMS * 32
 };
@@ -22,7 +22,7 @@ struct trellis_search_params {
     u32 factor, more; // of the codebook, but of MUL1: factor 0
 };
 
-SHARED_INLINE u32 trellis_search_threads(u32 bits) // more would have too few registers for the values
+TRELLIS_CONSTANT u32 trellis_search_threads(u32 bits) // more would have too few registers for the values
 {
     return bits == 8 ? 256 : 512;
 }
