@@ -3,13 +3,14 @@
 //   h[j] = s * sum over k of x[k] * a[j][k]      sum[n] += sum over j of h[j] * b[j][n]
 //
 // The first sum is cut into units: a rank, of which a power of two blocks share the columns. A block computes
-// one (or every so many), and publishes it as a word whose upper half says that it is there; all blocks read
-// all words; what is not there after a while it computes itself, so that no block's end waits for another's
-// begin. The last block to leave zeroes the words for the next launch.
-// x is the row times the norm's weights, without the norm's factor, which multiplies the product's sum and
-// this one. Everything here is done by ADAPTER_THREADS threads of a block, beside those that multiply.
+// one (or every so many), and publishes it as a word, in some copies; all blocks read all words of a copy;
+// what is not there after a while it computes itself, so that no block's end waits for another's begin. The
+// last block to leave zeroes the words for the next launch. x is the row times the norm's weights, without
+// the norm's factor, which multiplies the product's sum and this one. Everything here is done by
+// ADAPTER_THREADS threads of a block, beside those that multiply.
 #pragma once
 #include "device/cuda/fours.cuh"
+#include "device/cuda/words.cuh"
 #include "gemm/cuda/gemm_adapters.h"
 #include "gemm/cuda/epilogue.cuh"
 
@@ -53,14 +54,14 @@ static __device__ __forceinline__ bool any_of_adapters(bool is)
 }
 
 // Of the row's sequence.
-static __device__ __forceinline__ const f32 *adapter_scales(const struct adapted_params &p)
+static __device__ __forceinline__ u32 adapter_slot(const struct adapted_params &p)
 {
-    u32 row = p.product.rows == ROWS_STEP ? 0 : step_outputs(p.product.step)[0];
-    return p.adapters.scales + (u64)step_slots(p.product.step)[row] * p.adapters.n_adapters;
+    bool of_outputs = p.product.rows != ROWS_STEP && p.product.step->n_outputs > 0;
+    return step_slots(p.product.step)[of_outputs ? step_outputs(p.product.step)[0] : 0];
 }
 static __device__ __forceinline__ bool any_adapter(const struct adapted_params &p)
 {
-    const f32 *scales = adapter_scales(p);
+    const f32 *scales = p.adapters.scales + (u64)adapter_slot(p) * p.adapters.n_adapters;
     bool any = false;
 
     for (u32 i = 0; i < p.adapters.n_adapters; i++)
@@ -71,7 +72,15 @@ static __device__ __forceinline__ bool any_adapter(const struct adapted_params &
 struct adapter_unit {
     const f32 *a;   // the rank's line of n_cols
     u32 first, end; // columns
-    const u32 *owner;
+    u32 owner, slot;
+
+    // Not asked for before the row: the thread would wait for the numbers that say where it lies.
+    __device__ __forceinline__ f32 scale(const struct adapted_params &p) const
+    {
+        u32 of = owner, in = slot;
+        asm volatile("" : "+r"(of), "+r"(in));
+        return p.adapters.scales[(u64)in * p.adapters.n_adapters + of];
+    }
 };
 static __device__ __forceinline__ struct adapter_unit adapter_unit_at(const struct adapted_params &p,
                                                                       u32 unit)
@@ -83,7 +92,8 @@ static __device__ __forceinline__ struct adapter_unit adapter_unit_at(const stru
         if (matrix == m && rank >= p.adapters.n_ranks[m])
             rank -= p.adapters.n_ranks[matrix++];
     return { p.adapters.a[matrix] + (u64)rank * p.product.n_cols, share * p.adapters.share_cols,
-             min((share + 1) * p.adapters.share_cols, p.product.n_cols), p.adapters.owners[matrix] + rank };
+             min((share + 1) * p.adapters.share_cols, p.product.n_cols), p.adapters.owners[matrix][rank],
+             adapter_slot(p) };
 }
 
 // A thread's columns, N times four, from `base` on, of a, the norm and the row; zero behind the unit's end.
@@ -189,7 +199,7 @@ static __device__ __forceinline__ void adapter_publish_one(const struct adapted_
     constexpr u32 step = 4 * N * ADAPTER_THREADS;
 
     fours.load_row(p, unit, unit.first, thread);
-    f32 scale = adapter_scales(p)[*unit.owner]; // while the row is on its way
+    f32 scale = unit.scale(p); // while the row is on its way
     f32 sum = fours.add(0);
 #pragma unroll 1
     for (u32 base = unit.first + step; base < unit.end; base += step) {
@@ -201,9 +211,9 @@ static __device__ __forceinline__ void adapter_publish_one(const struct adapted_
     if (thread % 32 == 0)
         room[thread / 32] = sum;
     sync_adapters();
-    if (thread == 0) {
+    if (thread < ADAPTER_COPIES) {
         f32 all = scale * (room[0] + room[1] + room[2]);
-        *(volatile u64 *)(p.adapters.words + u) = (u64)1 << 32 | __float_as_uint(scale != 0 ? all : 0);
+        publish_number(p.adapters.words + thread * p.adapters.copy_words + u, scale != 0 ? all : 0);
     }
 }
 
@@ -224,9 +234,10 @@ static __device__ __forceinline__ void adapter_publish(const struct adapted_para
     }
 }
 
-static __device__ __forceinline__ u64 adapter_word(const struct adapted_params &p, u32 u)
+// The block's copy.
+static __device__ __forceinline__ const u32 *adapter_words(const struct adapted_params &p)
 {
-    return *(const volatile u64 *)(p.adapters.words + u);
+    return p.adapters.words + blockIdx.x % ADAPTER_COPIES * p.adapters.copy_words;
 }
 
 // Computes what no block has published: those whose units they are may wait for this block to end, where
@@ -240,7 +251,7 @@ static __device__ __forceinline__ void adapter_help(const struct adapted_params 
     for (u32 u = 0; u < adapter_units(p); u++) {
         sync_adapters();
         if (thread == 0)
-            missing = adapter_word(p, u) >> 32 == 0;
+            missing = !load_word(adapter_words(p) + u);
         sync_adapters();
         if (!missing)
             continue;
@@ -251,23 +262,34 @@ static __device__ __forceinline__ void adapter_help(const struct adapted_params 
     }
 }
 
-// Waits for all words. h: [ranks], in shared memory.
+// Sums of shares that lie side by side, four words a lane: those of the first of each.
+static __device__ __forceinline__ void adapter_join(f32 (&v)[4], u32 shares)
+{
+    if (shares > 1) {
+        v[0] += v[1];
+        v[2] += v[3];
+    }
+    if (shares > 2)
+        v[0] += v[2];
+    for (u32 o = shares / 8; o; o >>= 1)
+        v[0] += __shfl_xor_sync(~0u, v[0], o);
+}
+
+// Waits for all words; a warp takes 128 at a time. h: [ranks], in shared memory.
 static __device__ __forceinline__ void adapter_collect(const struct adapted_params &p, u32 thread, f32 *h)
 {
-    u32 n = adapter_units(p), shares = 1u << p.adapters.shares_log2;
+    u32 n = adapter_units(p), log2 = p.adapters.shares_log2;
 
 #pragma unroll 1
-    for (u32 first = 0; first < n; first += 2 * ADAPTER_THREADS) {
-        u64 words[2];
+    for (u32 base = 0; base < n; base += 4 * ADAPTER_THREADS) {
+        u32 u = base + 4 * thread;
+        uint4 words = make_uint4(1, 1, 1, 1);
         bool missing = true;
         for (u32 tries = 1; missing; tries++) {
-            missing = false;
-#pragma unroll
-            for (u32 i = 0; i < 2; i++) {
-                u32 u = first + i * ADAPTER_THREADS + thread;
-                words[i] = u < n ? adapter_word(p, u) : (u64)1 << 32;
-                missing = missing || words[i] >> 32 == 0;
-            }
+            if (u < n)
+                words = load_four(adapter_words(p) + u);
+            missing = u < n && !(words.x && (words.y || u + 1 >= n) && (words.z || u + 2 >= n) &&
+                                 (words.w || u + 3 >= n));
             missing = __any_sync(~0u, missing);
             if (missing && tries % ADAPTER_PATIENCE != 0)
                 continue;
@@ -275,15 +297,13 @@ static __device__ __forceinline__ void adapter_collect(const struct adapted_para
             if (missing)
                 adapter_help(p, thread);
         }
+        f32 v[4] = { __uint_as_float(words.x), __uint_as_float(words.y), __uint_as_float(words.z),
+                     __uint_as_float(words.w) };
+        adapter_join(v, 1u << log2);
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 u = first + i * ADAPTER_THREADS + thread;
-            f32 sum = __uint_as_float((u32)words[i]);
-            for (u32 o = shares / 2; o; o >>= 1)
-                sum += __shfl_xor_sync(~0u, sum, o);
-            if (u < n && u % shares == 0)
-                h[u / shares] = sum;
-        }
+        for (u32 k = 0; k < 4; k++)
+            if (u + k < n && ((u + k) & ((1u << log2) - 1)) == 0)
+                h[(u + k) >> log2] = v[k];
     }
     sync_adapters();
 }
@@ -300,8 +320,8 @@ static __device__ __forceinline__ void adapter_leave(const struct adapted_params
     left = __shfl_sync(~0u, left, 0);
     if (left + 1 < gridDim.x)
         return;
-    for (u32 u = lane; u < adapter_units(p); u += 32)
-        p.adapters.words[u] = 0;
+    for (u32 i = lane; i < ADAPTER_COPIES * p.adapters.copy_words; i += 32)
+        p.adapters.words[i] = 0;
     if (lane == 0)
         *p.adapters.left = 0;
 }

@@ -28,9 +28,14 @@ template <bool ALONE> static __device__ __forceinline__ void sync_consumers()
     asm volatile("bar.sync 1, %0;" ::"n"(consumers_of(ALONE)) : "memory");
 }
 
-static __device__ __forceinline__ void sync_with_adapters()
+// Those that multiply wait for what adapters add; the others do not wait.
+static __device__ __forceinline__ void wait_for_adapters()
 {
     asm volatile("bar.sync 2, 608;" ::: "memory"); // CONSUMER_THREADS + ADAPTER_THREADS
+}
+static __device__ __forceinline__ void tell_added()
+{
+    asm volatile("bar.arrive 2, 608;" ::: "memory");
 }
 
 struct pipeline_state {                 // of a block
@@ -436,7 +441,7 @@ epilogue_pairs(const struct gemm_params &p, const struct pipeline_places &at,
     struct pair_inputs in = inputs;
 
     if (ADAPTED)
-        sync_with_adapters();
+        wait_for_adapters();
     else
         sync_consumers<ALONE>();
     f32 factor = p.norm ? state.factor : 1;
@@ -556,9 +561,9 @@ static __device__ __forceinline__ void adapt(const struct adapted_params &p, con
         }
         at.added[pair - t.first] = adapter_sums(p, r, at.h, rows);
     }
-    sync_with_adapters();
-    if (thread < 32)
-        adapter_leave(p, thread);
+    tell_added();
+    if (thread / 32 == ADAPTER_THREADS / 32 - 1) // which has least to add
+        adapter_leave(p, thread % 32);
 }
 
 template <u32 F, bool ALONE, typename Form, typename Params>
