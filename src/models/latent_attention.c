@@ -3,6 +3,7 @@
 #include <math.h>
 #include "models/blocks.h"
 #include "ops/latent_block/latent_block.h"
+#include "ops/latent_prompt/latent_prompt.h"
 #include "ops/temper/temper.h"
 
 // Of the norms on latents: fixed in the reference implementations, whatever the model's own is, and in no
@@ -124,16 +125,15 @@ static void plan_attention(struct tape *t, const struct model_stage *s, uint32_t
     };
 }
 
-static void record_parts(struct tape *t, const struct model_stage *s, uint32_t l,
+// From queries to values. A prompt's may be expanded, unless they grow with their position.
+static void record_heads(struct tape *t, const struct model_stage *s, uint32_t l,
                          const struct latent_block *b, bool tempers)
 {
     const struct latent_config *c = s->model->own;
     struct tensor absorbed = b->absorb.out;
 
-    tape_label(t, "layer%u.qkv", l);
-    op_matmul_normed(t, b->down);
-    if (b->up.w)
-        op_matmul_normed(t, b->up);
+    if (!tempers && op_latent_prompt(t, &(struct latent_prompt){ b->store, b->absorb, b->attend, b->expand }))
+        return;
     op_latent_qk(t, b->store, b->absorb);
     if (tempers)
         op_temper(t, (struct temper){ .out = absorbed,
@@ -144,6 +144,17 @@ static void record_parts(struct tape *t, const struct model_stage *s, uint32_t l
     op_latent_attend(t, b->attend);
     tape_label(t, "layer%u.attn_out", l);
     op_latent_project(t, b->expand);
+}
+
+static void record_parts(struct tape *t, const struct model_stage *s, uint32_t l,
+                         const struct latent_block *b, bool tempers)
+{
+    tape_label(t, "layer%u.qkv", l);
+    op_matmul_normed(t, b->down);
+    if (b->up.w)
+        op_matmul_normed(t, b->up);
+    record_heads(t, s, l, b, tempers);
+    tape_label(t, "layer%u.attn_out", l);
     op_matmul(t, b->out);
 }
 

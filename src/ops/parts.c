@@ -5,6 +5,7 @@
 #include "ops/delta_step/delta_step.h"
 #include "ops/latent/latent.h"
 #include "ops/latent_block/latent_block.h"
+#include "ops/latent_prompt/latent_prompt.h"
 #include "ops/moe/moe.h"
 
 static const struct whole {
@@ -14,12 +15,13 @@ static const struct whole {
     [OP_attend_block] = { ATTEND_BLOCK_N_PARTS, attend_block_parts },
     [OP_delta_step] = { DELTA_N_PARTS, delta_step_parts },
     [OP_latent_block] = { LATENT_BLOCK_N_PARTS, latent_block_parts },
+    [OP_latent_prompt] = { LATENT_PROMPT_N_PARTS, latent_prompt_parts },
     [OP_latent_qk] = { LATENT_QK_N_PARTS, latent_qk_parts },
     [OP_moe] = { MOE_N_PARTS, moe_parts },
 };
 STATIC_ASSERT(ATTEND_BLOCK_N_PARTS <= MOST_PARTS && DELTA_N_PARTS <= MOST_PARTS &&
-              LATENT_BLOCK_N_PARTS <= MOST_PARTS && LATENT_QK_N_PARTS <= MOST_PARTS &&
-              MOE_N_PARTS <= MOST_PARTS);
+              LATENT_BLOCK_N_PARTS <= MOST_PARTS && LATENT_PROMPT_N_PARTS <= MOST_PARTS &&
+              LATENT_QK_N_PARTS <= MOST_PARTS && MOE_N_PARTS <= MOST_PARTS);
 
 uint32_t parts_of(const struct command *whole, struct command parts[MOST_PARTS])
 {

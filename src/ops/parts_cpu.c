@@ -49,4 +49,5 @@ static void parts_run(const struct cpu_call *call, uint32_t phase, uint32_t firs
                                         .plain = { parts_plan, parts_run } }
 BY_PARTS(attend_block);
 BY_PARTS(latent_block);
+BY_PARTS(latent_prompt);
 BY_PARTS(latent_qk);

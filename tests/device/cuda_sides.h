@@ -53,7 +53,7 @@ static void check_graph(struct side *s)
     mem_free(again);
 }
 
-static void compare(const char *what, const struct op_shape *c, record *recording)
+static inline void compare(const char *what, const struct op_shape *c, record *recording)
 {
     static uint64_t n_shapes;
     struct sides s;

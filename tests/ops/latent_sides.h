@@ -3,6 +3,7 @@
 #pragma once
 #include "ops/device_sides.h"
 #include "ops/latent_block/latent_block.h"
+#include "ops/latent_prompt/latent_prompt.h"
 
 // head_dim is the key's, n_out the latent's; the rest of a key rotates. n_cols: of a head's matrix.
 static struct pages latent_pages(struct side *s, const struct op_shape *c)
@@ -125,6 +126,49 @@ static inline void record_narrow_latent_block(struct side *s, const struct op_sh
     assert_true(record_latent_block_of(s, c, 256, 96, 64));
 }
 
+// Queries of n_q numbers a head to values of n_value.
+static inline void record_latent_prompt_of(struct side *s, const struct op_shape *c, uint32_t n_q,
+                                           uint32_t n_value)
+{
+    uint32_t n_rotated = c->head_dim - c->n_out, n = c->n_heads;
+    struct latent_prompt p = { .store = { .in = side_tensor(s, c->head_dim, ROWS_STEP),
+                                          .norm = side_vector(s, c->n_out),
+                                          .angles = side_tensor(s, n_rotated, ROWS_STEP),
+                                          .pages = latent_pages(s, c),
+                                          .pairs = c->pairs,
+                                          .eps = 1e-6f },
+                               .absorb = { .in = side_tensor(s, n * n_q, ROWS_STEP),
+                                           .w = side_weight(s, c->format, n * c->n_out, n_q - n_rotated),
+                                           .n_heads = n,
+                                           .pairs = c->pairs },
+                               .attend = { .latent_dims = c->n_out, .scale = 0.01f },
+                               .expand = { .w = side_weight(s, c->format, n * n_value, c->n_out),
+                                           .n_heads = n } };
+    p.absorb.angles = p.store.angles;
+    p.absorb.out = p.attend.q = tape_tensor(s->tape, n * c->head_dim, ROWS_STEP);
+    p.attend.out = p.expand.in = tape_tensor(s->tape, n * c->n_out, ROWS_STEP);
+    p.attend.pages = p.store.pages;
+    p.expand.out = side_tensor(s, n * n_value, ROWS_STEP);
+    assert_true(op_latent_prompt(s->tape, &p));
+}
+
+static inline void record_latent_prompt_256(struct side *s, const struct op_shape *c)
+{
+    record_latent_prompt_of(s, c, 256, 256);
+}
+static inline void record_latent_prompt_192(struct side *s, const struct op_shape *c)
+{
+    record_latent_prompt_of(s, c, 192, 128);
+}
+static inline void record_latent_prompt_128(struct side *s, const struct op_shape *c)
+{
+    record_latent_prompt_of(s, c, 128, 128);
+}
+static inline void record_latent_prompt_odd(struct side *s, const struct op_shape *c)
+{
+    record_latent_prompt_of(s, c, 96, 64);
+}
+
 static const struct {
     uint32_t key, latent, n_heads;
 } sizes[] = { { 576, 512, 16 }, { 576, 512, 20 }, { 576, 512, 128 },
@@ -132,7 +176,7 @@ static const struct {
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 static const enum kv_format page_formats[] = { KV_BF16, KV_F16, KV_Q8_0, KV_F32 };
 
-static bool format_fits(enum kv_format format, uint32_t key)
+static inline bool format_fits(enum kv_format format, uint32_t key)
 {
     return key % page_dims(format) == 0;
 }

@@ -40,7 +40,7 @@ static double limit_of(const struct stage *s, const char *name)
                    strcmp(name, "latent_project") == 0 || strcmp(name, "latent_qk") == 0;
     bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0 ||
                  strcmp(name, "moe") == 0 || strcmp(name, "latent_block") == 0 ||
-                 strcmp(name, "attend_block") == 0,
+                 strcmp(name, "latent_prompt") == 0 || strcmp(name, "attend_block") == 0,
          attend = strcmp(name, "attend") == 0 || strcmp(name, "latent_attend") == 0,
          stores =
              strcmp(name, "qkv") == 0 || strcmp(name, "rope_store") == 0 || strcmp(name, "latent_store") == 0;

@@ -1,6 +1,7 @@
 // latent.cu - latent_store, and latent_project in fp32 for few rows, odd widths and exact sums; see latent.h.
 //
-//   latent_store    a block per row: norm and RoPE of the key in shared memory, then the store into its page
+//   latent_store    a block per row: norm and RoPE of the key in shared memory, then the store into its page;
+//                   latent_store_many 16 rows, whose tokens lie side by side in a page
 //   latent_project  head h:  row 0     | l0 | l1 | ... | l7 | l0 | ...     eight lanes a row of a head's
 //   matrix,
 //                            row 1     ...                                 for each row of the step in turn
@@ -16,6 +17,46 @@ extern "C" __global__ void __launch_bounds__(LATENT_STORE_THREADS)
 {
     wait_for_inputs();
     latent_store_rows(p, p.step, blockIdx.x, gridDim.x);
+}
+
+// A warp makes two keys of 576 numbers, and a thread stores a row's every sixteenth. Not for pages of Q8_0.
+extern "C" __global__ void __launch_bounds__(LATENT_STORE_MANY_THREADS)
+    latent_store_many(const __grid_constant__ struct latent_store_params p)
+{
+    __shared__ f32 keys[LATENT_STORE_MANY_ROWS][LATENT_KEY + 1];
+    constexpr u32 n_rotated = LATENT_KEY - LATENT_VALUE, each = LATENT_STORE_MANY_ROWS / 8;
+    u32 first = blockIdx.x * LATENT_STORE_MANY_ROWS, lane = threadIdx.x % 32;
+
+    wait_for_inputs();
+#pragma unroll
+    for (u32 k = 0; k < each; k++) {
+        u32 at = threadIdx.x / 32 * each + k, row = first + at;
+        if (row >= p.step->n_rows)
+            break;
+        const f32 *in = p.in + (u64)row * LATENT_KEY;
+        f32 x[LATENT_VALUE / 32], squares = 0;
+#pragma unroll
+        for (u32 i = 0; i < LATENT_VALUE / 32; i++) {
+            x[i] = in[i * 32 + lane];
+            squares += x[i] * x[i];
+        }
+        f32 factor = norm_factor(warp_sum(squares), LATENT_VALUE, p.args.eps);
+#pragma unroll
+        for (u32 i = 0; i < LATENT_VALUE / 32; i++)
+            keys[at][i * 32 + lane] = x[i] * p.norm[i * 32 + lane] * factor;
+        latent_rotate_pair(in + LATENT_VALUE, keys[at] + LATENT_VALUE, p.angles + (u64)row * n_rotated, lane,
+                           n_rotated, p.args.pairs);
+    }
+    __syncthreads();
+    u32 at = threadIdx.x % LATENT_STORE_MANY_ROWS, row = first + at;
+    if (row >= p.step->n_rows)
+        return;
+    const struct page_shape &s = p.args.pages;
+    u32 position = step_positions(p.step)[row],
+        page = p.table[(u64)step_slots(p.step)[row] * s.max_pages + position / PAGE_TOKENS];
+    for (u32 d = threadIdx.x / LATENT_STORE_MANY_ROWS; d < LATENT_KEY;
+         d += LATENT_STORE_MANY_THREADS / LATENT_STORE_MANY_ROWS)
+        page_put({ &s, p.pages, false }, page, 0, position % PAGE_TOKENS, d, keys[at][d]);
 }
 
 // A lane's block of 32 weights times activations.

@@ -68,16 +68,22 @@ static void launch_project(struct cuda_plan *p, struct latent_project_params *pa
                     shape, params, sizeof *params);
 }
 
-void cuda_plan_latent_project(struct cuda_plan *p)
+void latent_project_launch(struct cuda_plan *p, u64 runs)
 {
     struct latent_project_params params =
         project_params(p, (const struct latent_project_args *)p->command->args);
 
+    params.runs = runs;
     launch_project(p, &params, false);
 }
 
+void cuda_plan_latent_project(struct cuda_plan *p)
+{
+    latent_project_launch(p, 0);
+}
+
 // One launch of both.
-void cuda_plan_latent_qk(struct cuda_plan *p)
+void latent_qk_launch(struct cuda_plan *p, u64 runs)
 {
     const struct latent_qk_args *args = (const struct latent_qk_args *)p->command->args;
     const struct command *whole = p->command;
@@ -88,7 +94,19 @@ void cuda_plan_latent_qk(struct cuda_plan *p)
     struct latent_project_params params = project_params(p, &args->project);
     p->command = whole; // its first operands are the store's
     params.store = store_params(p, &args->store);
-    launch_project(p, &params, true);
+    params.runs = runs;
+    if (runs)
+        cuda_launch_add(p, "latent_store_many",
+                        (struct cuda_shape){ { divide_up(p->tape.max_rows, LATENT_STORE_MANY_ROWS), 1, 1 },
+                                             LATENT_STORE_MANY_THREADS,
+                                             0 },
+                        &params.store, sizeof params.store);
+    launch_project(p, &params, !runs);
+}
+
+void cuda_plan_latent_qk(struct cuda_plan *p)
+{
+    latent_qk_launch(p, 0);
 }
 
 static void launch_plain(struct cuda_plan *p, const struct latent_attend_params *params)
@@ -101,11 +119,18 @@ static void launch_plain(struct cuda_plan *p, const struct latent_attend_params 
                     params, sizeof *params);
 }
 
-static bool takes_hopper(const struct cuda_plan *p, const struct latent_attend_params *params)
+static bool in_tiles(const struct cuda_plan *p, const struct attend_args *a)
 {
-    return p->tape.max_rows > ALONE_ROWS && !p->tape.invariant && params->n_splits == 1 &&
-           params->args.pages.k_format == KV_F16 && p->device.capability >= 90 &&
-           cuda_has_kernel(p, "latent_hopper");
+    return a->pages.head_dim == LATENT_KEY && a->latent_dims == LATENT_VALUE && a->pages.k_format != KV_F32 &&
+           !p->tape.exact && p->device.shared_bytes >= LATENT_SHARED_BYTES;
+}
+
+bool latent_attend_hopper(const struct cuda_plan *p)
+{
+    const struct attend_args *a = (const struct attend_args *)p->command->args;
+
+    return in_tiles(p, a) && p->tape.max_rows > ALONE_ROWS && !p->tape.invariant &&
+           a->pages.k_format == KV_F16 && p->device.capability >= 90 && cuda_has_kernel(p, "latent_hopper");
 }
 
 static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *params)
@@ -126,7 +151,7 @@ static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *param
     if (params->n_splits > 1)
         p->private_bytes = (u64)rows * a->n_heads * params->n_splits * (LATENT_VALUE + 2) * 4;
     params->partial = p->private_at;
-    bool hopper = takes_hopper(p, params);
+    bool hopper = params->n_splits == 1 && latent_attend_hopper(p);
     cuda_launch_add(p, hopper ? "latent_hopper" : kernels[a->pages.k_format],
                     (struct cuda_shape){ { params->n_splits, head_tiles, row_tiles },
                                          hopper ? LATENT_HOPPER_THREADS : LATENT_ATTEND_THREADS,
@@ -160,16 +185,15 @@ static void launch_few(struct cuda_plan *p, const struct latent_attend_params *p
     attend_few_split(p, &few, &kind);
 }
 
-void cuda_plan_latent_attend(struct cuda_plan *p)
+void latent_attend_launch(struct cuda_plan *p, u64 runs)
 {
     struct latent_attend_params params = { .q = cuda_at(p, LATENT_ATTEND_Q),
                                            .pages = cuda_at(p, LATENT_ATTEND_PAGES),
                                            .table = cuda_at(p, LATENT_ATTEND_TABLE),
                                            .out = cuda_at(p, LATENT_ATTEND_OUT),
-                                           .args = *(const struct attend_args *)p->command->args };
-    const struct page_shape *s = &params.args.pages;
-    bool tiles = s->head_dim == LATENT_KEY && params.args.latent_dims == LATENT_VALUE &&
-                 s->k_format != KV_F32 && !p->tape.exact && p->device.shared_bytes >= LATENT_SHARED_BYTES;
+                                           .args = *(const struct attend_args *)p->command->args,
+                                           .runs = runs };
+    bool tiles = in_tiles(p, &params.args);
 
     if (tiles && p->tape.max_rows <= LATENT_FEW_ROWS && !p->tape.invariant)
         launch_few(p, &params);
@@ -177,4 +201,9 @@ void cuda_plan_latent_attend(struct cuda_plan *p)
         launch_tiles(p, &params);
     else
         launch_plain(p, &params);
+}
+
+void cuda_plan_latent_attend(struct cuda_plan *p)
+{
+    latent_attend_launch(p, 0);
 }

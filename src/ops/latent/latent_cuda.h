@@ -2,6 +2,7 @@
 #pragma once
 #include "gemm/cuda/weight_layout.h"
 #include "ops/latent/latent.h"
+#include "ops/latent/latent_runs.h"
 
 struct latent_store_params {
     DEVICE_AT(const struct step) step;
@@ -22,11 +23,14 @@ struct latent_project_params {
     struct latent_project_args args;
     // blocks of the grid that multiply; of those behind them a block a head rotates, and the last ones store
     u32 n_products, n_stores;
+    DEVICE_AT(const struct latent_runs) runs; // rows that are left out, or none
     struct latent_store_params store;
 };
 enum {
     LATENT_STORE_THREADS = 128,
     LATENT_STORE_ROWS = 8, // of a block of another kernel, about
+    LATENT_STORE_MANY_THREADS = 256,
+    LATENT_STORE_MANY_ROWS = 16,
     LATENT_PROJECT_THREADS = 128,
     LATENT_PROJECT_LANES = 8,
     LATENT_PROJECT_MANY_THREADS = 256,
@@ -46,6 +50,7 @@ struct latent_attend_params {
     struct attend_args args;
     u32 tile_rows, tile_heads; // of a block: their product is at most LATENT_TILE
     u32 n_splits, reserved;
+    DEVICE_AT(const struct latent_runs) runs; // of latent_hopper: rows that are left out, or none
 };
 // The tiled kernel: keys of 576 numbers, values of 512.
 enum {
@@ -65,3 +70,15 @@ enum {
     LATENT_HOPPER_THREADS = 384,
     LATENT_HOPPER_BYTES = LATENT_SHARED_BYTES - LATENT_TILE * 4 // one factor less
 };
+
+#ifdef HOST_C
+#include "device/cuda/cuda.h"
+
+// The launches of a command that is latent_qk, latent_attend or latent_project. Blocks whose rows are all of
+// one of `runs` (a device address, or 0) leave them out; of latent_attend where latent_attend_hopper says so.
+// With runs, latent_qk is of many rows, and its keys have 576 numbers in pages of F16.
+void latent_qk_launch(struct cuda_plan *p, u64 runs);
+void latent_attend_launch(struct cuda_plan *p, u64 runs);
+void latent_project_launch(struct cuda_plan *p, u64 runs);
+bool latent_attend_hopper(const struct cuda_plan *p);
+#endif

@@ -18,6 +18,7 @@
 // Epilogue: fp32 rows. Images of other architectures hold no such kernel.
 #include "gemm/cuda/wgmma.cuh"
 #include "ops/latent/latent_queries.cuh"
+#include "ops/latent/latent_runs.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -367,8 +368,13 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1)
     bool begun = false;
 
     wait_for_inputs();
-    for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN; begun = true) {
+    for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN;) {
         struct query_run r = run_at(p, first);
+        u32 row = query_row(p, first);
+        if (latent_are_expanded(p.runs, row, row + 1)) { // a run of rows is expanded as a whole
+            first = r.end;
+            continue;
+        }
         if (group > 0)
             begin_run(p, room, r, group - 1);
         if (!begun) {
@@ -381,6 +387,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1)
         else
             add_run(p, room, r, group - 1);
         first = r.end;
+        begun = true;
     }
     if (group == 0 && begun)
         await(WEIGHTS_READ);

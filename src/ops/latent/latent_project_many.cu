@@ -9,11 +9,12 @@
 //                64 columns a step                       +-----------------+
 //                                                        256 columns a step: for few rows
 // Pipeline: the next step's x is on its way while a step is multiplied; the first step's weights are read
-// before the wait; else the other block of the SM. Both sides
+// before the wait, unless rows may be left out; else the other block of the SM. Both sides
 // become bf16 in shared memory, a step's columns at a time: fp16 would overflow in absorbed queries. The
 // order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
-#include "gemm/cuda/row_plain.cuh"
 #include "ops/latent/latent_store.cuh"
+#include "ops/latent/latent_weights.cuh"
+#include "ops/latent/latent_runs.cuh"
 
 enum { THREADS = LATENT_PROJECT_MANY_THREADS };
 
@@ -52,12 +53,6 @@ template <u32 ROWS> struct project_sums { // of a warp
     }
 };
 
-static __device__ __forceinline__ u32 two_bf16(f32 low, f32 high)
-{
-    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *(u32 *)&v;
-}
-
 // A thread's part of a step's x: four columns of each of some rows.
 template <u32 ROWS> struct project_x {
     static constexpr u32 fours = project_tiles<ROWS>::step / 4,
@@ -82,38 +77,9 @@ template <u32 ROWS> struct project_x {
 #pragma unroll
         for (u32 i = 0; i < ROWS / each; i++)
             *(uint2 *)&t.x[i * each + threadIdx.x / fours][threadIdx.x % fours * 4] =
-                make_uint2(two_bf16(v[i].x, v[i].y), two_bf16(v[i].z, v[i].w));
+                make_uint2(two_numbers<true>(v[i].x, v[i].y), two_numbers<true>(v[i].z, v[i].w));
     }
 };
-
-template <u32 F>
-static __device__ __forceinline__ void unpack_32(const struct latent_project_params &p, u32 row, u32 block,
-                                                 u32 (&to)[16])
-{
-    struct unpacked u = unpack_block<F>(block_at<F, false>({ p.w.quants, p.w.high, p.w.scales, p.w.deltas },
-                                                           row * (p.w.n_cols / 32) + block));
-#pragma unroll
-    for (u32 i = 0; i < 32; i += 2) {
-        f32 low = u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16],
-            high =
-                u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4 + 1)) + u.offset[i / 16];
-        to[i / 2] = two_bf16(low, high);
-    }
-}
-
-static __device__ __forceinline__ void read_32(const struct latent_project_params &p, u32 row, u32 block,
-                                               u32 (&to)[16])
-{
-    u64 at = (u64)row * p.w.n_cols + block * 32;
-
-    if (p.w.format > QUANT_BF16) {
-        FOR_QUANTISED(p.w.format, unpack_32<F>(p, row, block, to))
-    } else {
-#pragma unroll
-        for (u32 i = 0; i < 16; i++)
-            to[i] = two_bf16(plain_number(p.w, at + 2 * i), plain_number(p.w, at + 2 * i + 1));
-    }
-}
 
 // A thread takes a block of 32 numbers.
 template <u32 ROWS>
@@ -123,7 +89,7 @@ static __device__ __forceinline__ void load_w(const struct latent_project_params
     u32 r = threadIdx.x % t.tile, part = threadIdx.x / t.tile, block = k / 32 + part, words[16] = {};
 
     if (at.first + r < p.args.n_rows && block < p.args.n_cols / 32)
-        read_32(p, at.head * p.args.n_rows + at.first + r, block, words);
+        latent_read_32<true>(p.w, at.head * p.args.n_rows + at.first + r, block, words);
     uint4 *to = (uint4 *)&t.w[r][part * 32];
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
@@ -205,19 +171,20 @@ template <u32 ROWS> static __device__ __forceinline__ void project_tile(const st
     struct project_sums<ROWS> sums = {
     };
 
-    if (blockIdx.x < p.n_products)
+    if (blockIdx.x < p.n_products && !p.runs)
         load_w(p, t, at, 0);
     wait_for_inputs();
     if (blockIdx.x >= p.n_products) {
         latent_project_rest(p);
         return;
     }
-    if (at.first_row >= p.step->n_rows)
+    if (at.first_row >= p.step->n_rows ||
+        latent_are_expanded(p.runs, at.first_row, min(at.first_row + ROWS, p.step->n_rows)))
         return;
     struct project_x<ROWS> x;
     x.load(p, at, 0);
     for (u32 k = 0; k < p.args.n_cols; k += t.step) {
-        if (k > 0)
+        if (k > 0 || p.runs)
             load_w(p, t, at, k);
         x.store(t);
         __syncthreads();
