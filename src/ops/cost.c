@@ -3,7 +3,7 @@
 #include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/attend_all/attend_all.h"
-#include "ops/latent/latent.h"
+#include "ops/latent_prompt/latent_prompt.h"
 #include "ops/moe/moe.h"
 #include "ops/ops.h"
 #include "ops/parts.h"
@@ -136,6 +136,26 @@ static void add_attention_of_all(struct cost *cost, const struct command *c, con
     cost->operations += 4 * pairs * a->n_heads * a->head_dim;
 }
 
+// The products of the form that is expected: expanded where a sequence has many rows, for which the matrices'
+// own are counted once a row already and once more for each token of the past.
+static void add_prompt_attention(struct cost *cost, const struct latent_prompt_args *a,
+                                 const struct step *step)
+{
+    const struct latent_project_args *p = &a->qk.project;
+    double latent = a->qk.store.latent_dims, rotated = p->n_rotated, heads = p->n_heads;
+
+    for (uint32_t first = 0, end; first < step->n_rows; first = end) {
+        for (end = first + 1; end < step->n_rows && step_slots(step)[end] == step_slots(step)[first];)
+            end++;
+        double n = end - first, past = step_positions(step)[first], pairs = n * past + n * (n + 1) / 2;
+        bool expands = end - first >= LATENT_PROMPT_ROWS;
+        double dims = expands ? p->n_cols + rotated + a->n_value : 2 * latent + rotated;
+        cost->page_bytes += (past + n) * token_bytes(&a->qk.store.pages, a->qk.store.pages.k_format);
+        cost->operations +=
+            2 * heads * (pairs * dims + (expands ? past * latent * (p->n_cols + a->n_value) : 0));
+    }
+}
+
 static void add_pages(struct cost *cost, const struct command *c, const struct step *step)
 {
     const struct rope_store_args *rope = (const void *)c->args;
@@ -145,9 +165,11 @@ static void add_pages(struct cost *cost, const struct command *c, const struct s
     uint32_t n_parts = parts_of(c, parts);
 
     for (uint32_t i = 0; i < n_parts; i++)
-        if (parts[i].n_operands)
+        if (parts[i].n_operands && !(c->op == OP_latent_prompt && i == LATENT_PROMPT_ATTEND))
             add_pages(cost, &parts[i], step);
-    if (c->op == OP_attend || c->op == OP_latent_attend)
+    if (c->op == OP_latent_prompt)
+        add_prompt_attention(cost, (const void *)c->args, step);
+    else if (c->op == OP_attend || c->op == OP_latent_attend)
         add_attention(cost, (const void *)c->args, step);
     else if (c->op == OP_attend_all)
         add_attention_of_all(cost, c, step);

@@ -5,6 +5,7 @@
 #include "ops/experts/experts.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/latent_block/latent_block.h"
+#include "ops/latent_prompt/latent_prompt.h"
 #include "ops/matmul/matmul.h"
 #include "ops/patches/patches.h"
 #include "ops/step_rows.h"
@@ -212,6 +213,75 @@ static void a_block_counts_the_pages_of_its_parts(void **state)
     bench_close(&b);
 }
 
+// A prompt behind a past is expanded, the rows beside it are not: two sequences, 300 rows from 20 on and one
+// at 9.
+static void a_prompt_counts_the_form_that_it_takes(void **state)
+{
+    enum {
+        HEADS = 2,
+        LATENT = 8,
+        ROTATED = 4,
+        KEY = LATENT + ROTATED,
+        X = 6,
+        VALUE = 6,
+        LONG = 300,
+        PAST = 20
+    };
+    static const struct tape_limits many = { .max_rows = 512, .max_outputs = 2 };
+    struct page_shape shape = { 1, KEY, 32, KV_F16, KV_F16 };
+    struct bench b;
+
+    (void)state;
+    bench_open(&b, &plain, many);
+    struct tensor kv = bench_tensor(&b, KEY, ROWS_STEP, NULL),
+                  q = bench_tensor(&b, HEADS * (X + ROTATED), ROWS_STEP, NULL),
+                  angles = bench_tensor(&b, ROTATED, ROWS_STEP, NULL),
+                  absorbed = tape_tensor(b.tape, HEADS * KEY, ROWS_STEP),
+                  attended = tape_tensor(b.tape, HEADS * LATENT, ROWS_STEP),
+                  values = bench_tensor(&b, HEADS * VALUE, ROWS_STEP, NULL);
+    struct pages pages = { bench_buffer(&b, 1 << 16), NULL, bench_buffer(&b, 256), shape };
+    struct latent_prompt p = { .store = { kv, bench_weight(&b, QUANT_F32, 1, LATENT), angles, pages,
+                                          ROPE_ADJACENT, 1e-5f },
+                               .absorb = { absorbed, q, bench_weight(&b, QUANT_F32, HEADS * LATENT, X),
+                                           angles, HEADS, ROPE_ADJACENT },
+                               .attend = { attended, absorbed, pages, LATENT, 1 },
+                               .expand = { .out = values,
+                                           .in = attended,
+                                           .w = bench_weight(&b, QUANT_F32, HEADS * VALUE, LATENT),
+                                           .n_heads = HEADS } };
+    assert_true(op_latent_prompt(b.tape, &p));
+    struct step *step = bench_step(&b);
+    step->n_rows = LONG + 1;
+    for (uint32_t r = 0; r <= LONG; r++) {
+        ((uint32_t *)step_positions(step))[r] = r == 0 ? 9 : PAST + r - 1;
+        ((uint32_t *)step_slots(step))[r] = r > 0;
+    }
+    struct cost c = cost_of_last(&b);
+    double matrices = 2.0 * HEADS * LATENT * (X + VALUE), pairs = LONG * PAST + LONG * (LONG + 1) / 2.0;
+    assert_true(c.page_bytes == (LONG + 1 + LONG + PAST + 10) * KEY * 2);
+    assert_true(c.operations == matrices * (LONG + 1 + PAST) + 2 * HEADS * pairs * (X + ROTATED + VALUE) +
+                                    2.0 * HEADS * 10 * (KEY + LATENT));
+    bench_close(&b);
+}
+
+// Few rows, and modes in which a row's form may not depend on its neighbours.
+static void some_tapes_take_the_parts_of_a_prompt(void **state)
+{
+    static const struct tape_limits tapes[] = { { .max_rows = LATENT_PROMPT_ROWS - 1, .max_outputs = 1 },
+                                                { .max_rows = 512, .max_outputs = 1, .invariant = true },
+                                                { .max_rows = 512, .max_outputs = 1, .exact = true },
+                                                { .max_rows = 512, .max_outputs = 1, .parts = true } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tapes / sizeof *tapes; i++) {
+        struct bench b;
+        bench_open(&b, &plain, tapes[i]);
+        assert_false(op_latent_prompt(b.tape, &(struct latent_prompt){ 0 }));
+        assert_int_equal(tape_n_commands(b.tape), 0);
+        bench_close(&b);
+    }
+}
+
 // What a device waits for at a border is no operation.
 static void borders_cost_nothing(void **state)
 {
@@ -239,6 +309,8 @@ int main(void)
         cmocka_unit_test(attention_counts_pairs_and_reads_each_sequence_once),
         cmocka_unit_test(experts_are_read_by_how_many_rows_choose),
         cmocka_unit_test(a_block_counts_the_pages_of_its_parts),
+        cmocka_unit_test(a_prompt_counts_the_form_that_it_takes),
+        cmocka_unit_test(some_tapes_take_the_parts_of_a_prompt),
         cmocka_unit_test(borders_cost_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
