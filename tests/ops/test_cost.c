@@ -267,7 +267,7 @@ static void a_prompt_counts_the_form_that_it_takes(void **state)
 // Few rows, and modes in which a row's form may not depend on its neighbours.
 static void some_tapes_take_the_parts_of_a_prompt(void **state)
 {
-    static const struct tape_limits tapes[] = { { .max_rows = LATENT_PROMPT_ROWS - 1, .max_outputs = 1 },
+    static const struct tape_limits tapes[] = { { .max_rows = 2 * LATENT_PROMPT_ROWS - 1, .max_outputs = 1 },
                                                 { .max_rows = 512, .max_outputs = 1, .invariant = true },
                                                 { .max_rows = 512, .max_outputs = 1, .exact = true },
                                                 { .max_rows = 512, .max_outputs = 1, .parts = true } };

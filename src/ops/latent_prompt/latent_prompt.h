@@ -10,8 +10,8 @@
 //   v[h]
 // which is the same but for rounding, needs fewer products for a pair of a query and a key, and more for a
 // key. A device may do so for rows of a sequence that has at least LATENT_PROMPT_ROWS in the step. It is
-// recorded where a step can have so many, but not under --invariant: which form a row takes depends on its
-// neighbours.
+// recorded for tapes of at least twice as many, whose steps are rarely all answers, but not under --invariant
+// and --exact: which form a row takes depends on its neighbours.
 #pragma once
 #include "ops/latent/latent.h"
 
@@ -33,8 +33,9 @@ enum {
     LATENT_PROMPT_OUT
 };
 
-// Keys and values that have room, in fp16, for each row that a tape can get; more are expanded in turns.
-enum { LATENT_PROMPT_KEYS = 8 };
+// Keys and values that have room, in fp16, for each row that a tape can get; more are expanded in turns, one
+// for so many rows: the fewer rows, the less a long past is worth it.
+enum { LATENT_PROMPT_KEYS = 8, LATENT_PROMPT_TURN_ROWS = 256 };
 // Columns (of 4 bytes) of that room per row.
 SHARED_INLINE u32 latent_prompt_expanded_cols(u32 n_heads, u32 n_key, u32 n_value)
 {

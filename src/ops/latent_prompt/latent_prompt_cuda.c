@@ -64,11 +64,12 @@ static void place_memory(struct cuda_plan *p, struct latent_prompt_params *e)
     e->n_tiles = p->tape.max_rows * LATENT_PROMPT_KEYS / PROMPT_TILE;
 }
 
-static u32 n_turns_of(const struct latent_prompt_params *e)
+static u32 n_turns_of(const struct cuda_plan *p, const struct latent_prompt_params *e)
 {
-    u32 n = divide_up(e->args.qk.store.pages.max_pages * PAGE_TOKENS, e->n_tiles * PROMPT_TILE);
+    u32 n = divide_up(e->args.qk.store.pages.max_pages * PAGE_TOKENS, e->n_tiles * PROMPT_TILE),
+        most = p->tape.max_rows / LATENT_PROMPT_TURN_ROWS;
 
-    return n < PROMPT_MOST_TURNS ? n : PROMPT_MOST_TURNS;
+    return n < most ? n : most;
 }
 
 // All rows that are in no run.
@@ -124,7 +125,7 @@ static bool plan_expanded(struct cuda_plan *p)
     if (!shapes_suit(&e) || !absorbed_leaves_out(p) || !find_kernels(p, &e, &kernels))
         return false;
     place_memory(p, &e);
-    e.most_tiles = n_turns_of(&e) * e.n_tiles;
+    e.most_tiles = n_turns_of(p, &e) * e.n_tiles;
     u64 bytes = p->private_bytes;
     cuda_launch_add(p, "latent_prompt_runs", (struct cuda_shape){ { 1, 1, 1 }, PROMPT_RUNS_THREADS, 0 }, &e,
                     sizeof e);

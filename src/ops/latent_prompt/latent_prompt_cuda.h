@@ -14,8 +14,7 @@ enum {
     PROMPT_LATENT_CHUNKS = 512 / 64,
     PROMPT_MATRIX = PROMPT_LATENT_CHUNKS * PROMPT_CHUNK, // bytes of 64 numbers of a head's matrix
     PROMPT_QUERIES = 128,                                // of a block
-    PROMPT_MOST_TURNS = 8,
-    PROMPT_BARRIERS = 64, // bytes
+    PROMPT_BARRIERS = 64,                                // bytes
     PROMPT_RUNS_THREADS = 1024,
     PROMPT_WEIGHTS_THREADS = 256,
     PROMPT_THREADS = 384, // two warpgroups that multiply, a third that brings what they read
