@@ -12,6 +12,9 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
+// Of operations whose kernels are for one architecture: the others need not have their memory.
+static const u32 capabilities[N_OPS] = { [OP_latent_prompt] = 90 };
+
 void cuda_plan_parts(struct cuda_plan *p)
 {
     const struct command *whole = p->command;
@@ -34,6 +37,7 @@ void cuda_plan_parts(struct cuda_plan *p)
 }
 
 const struct cuda_table cuda_table = { .plans = plans,
+                                       .capabilities = capabilities,
                                        .n_ops = N_OPS,
                                        .max_head_dim = ATTEND_PLAIN_DIM,
                                        .row_scales = "gemm_staged_int8",

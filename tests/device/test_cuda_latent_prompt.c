@@ -49,7 +49,7 @@ static struct op_shape shape_of(uint32_t rows, uint32_t past)
 
 static bool has_kernels(void)
 {
-    return gpu && ((struct cuda *)gpu)->limits.capability >= 90;
+    return gpu && ((struct cuda *)gpu)->limits.capability == 90;
 }
 
 // Two runs of rows, one of which may be too short; two rows between them; decode rows before.
@@ -110,15 +110,13 @@ static void pasts_in_turns(void **state)
 
 static void shapes_for_the_parts(void **state)
 {
-    static const struct sizes_of_head parts = { record_latent_prompt_256, NULL },
-                                      narrow = { record_latent_prompt_odd, NULL };
+    static const struct sizes_of_head narrow = { record_latent_prompt_odd, NULL };
 
     (void)state;
     skip_without_gpu();
+    if (!has_kernels())
+        skip();
     struct op_shape c = shape_of(514, 30);
-    c.k_format = KV_BF16;
-    check(&parts, &c);
-    c.k_format = KV_F16;
     check(&narrow, &c);
 }
 

@@ -213,43 +213,41 @@ static void a_block_counts_the_pages_of_its_parts(void **state)
     bench_close(&b);
 }
 
-// A prompt behind a past is expanded, the rows beside it are not: two sequences, 300 rows from 20 on and one
-// at 9.
+// Attention of a prompt, as small as it can be.
+enum { P_HEADS = 2, P_LATENT = 8, P_ROTATED = 4, P_KEY = P_LATENT + P_ROTATED, P_X = 6, P_VALUE = 6 };
+static bool record_prompt(struct bench *b, enum kv_format format)
+{
+    struct page_shape shape = { 1, P_KEY, 32, (u16)format, (u16)format };
+    struct tensor kv = bench_tensor(b, P_KEY, ROWS_STEP, NULL),
+                  q = bench_tensor(b, P_HEADS * (P_X + P_ROTATED), ROWS_STEP, NULL),
+                  angles = bench_tensor(b, P_ROTATED, ROWS_STEP, NULL),
+                  absorbed = tape_tensor(b->tape, P_HEADS * P_KEY, ROWS_STEP),
+                  attended = tape_tensor(b->tape, P_HEADS * P_LATENT, ROWS_STEP),
+                  values = bench_tensor(b, P_HEADS * P_VALUE, ROWS_STEP, NULL);
+    struct pages pages = { bench_buffer(b, 1 << 16), NULL, bench_buffer(b, 256), shape };
+    struct latent_prompt p = { .store = { kv, bench_weight(b, QUANT_F32, 1, P_LATENT), angles, pages,
+                                          ROPE_ADJACENT, 1e-5f },
+                               .absorb = { absorbed, q, bench_weight(b, QUANT_F32, P_HEADS * P_LATENT, P_X),
+                                           angles, P_HEADS, ROPE_ADJACENT },
+                               .attend = { attended, absorbed, pages, P_LATENT, 1 },
+                               .expand = { .out = values,
+                                           .in = attended,
+                                           .w = bench_weight(b, QUANT_F32, P_HEADS * P_VALUE, P_LATENT),
+                                           .n_heads = P_HEADS } };
+    return op_latent_prompt(b->tape, &p);
+}
+
+// A prompt behind a past is expanded, the row beside it is not: two sequences, one row at 9 and 300 from 20
+// on.
 static void a_prompt_counts_the_form_that_it_takes(void **state)
 {
-    enum {
-        HEADS = 2,
-        LATENT = 8,
-        ROTATED = 4,
-        KEY = LATENT + ROTATED,
-        X = 6,
-        VALUE = 6,
-        LONG = 300,
-        PAST = 20
-    };
+    enum { LONG = 300, PAST = 20 };
     static const struct tape_limits many = { .max_rows = 512, .max_outputs = 2 };
-    struct page_shape shape = { 1, KEY, 32, KV_F16, KV_F16 };
     struct bench b;
 
     (void)state;
     bench_open(&b, &plain, many);
-    struct tensor kv = bench_tensor(&b, KEY, ROWS_STEP, NULL),
-                  q = bench_tensor(&b, HEADS * (X + ROTATED), ROWS_STEP, NULL),
-                  angles = bench_tensor(&b, ROTATED, ROWS_STEP, NULL),
-                  absorbed = tape_tensor(b.tape, HEADS * KEY, ROWS_STEP),
-                  attended = tape_tensor(b.tape, HEADS * LATENT, ROWS_STEP),
-                  values = bench_tensor(&b, HEADS * VALUE, ROWS_STEP, NULL);
-    struct pages pages = { bench_buffer(&b, 1 << 16), NULL, bench_buffer(&b, 256), shape };
-    struct latent_prompt p = { .store = { kv, bench_weight(&b, QUANT_F32, 1, LATENT), angles, pages,
-                                          ROPE_ADJACENT, 1e-5f },
-                               .absorb = { absorbed, q, bench_weight(&b, QUANT_F32, HEADS * LATENT, X),
-                                           angles, HEADS, ROPE_ADJACENT },
-                               .attend = { attended, absorbed, pages, LATENT, 1 },
-                               .expand = { .out = values,
-                                           .in = attended,
-                                           .w = bench_weight(&b, QUANT_F32, HEADS * VALUE, LATENT),
-                                           .n_heads = HEADS } };
-    assert_true(op_latent_prompt(b.tape, &p));
+    assert_true(record_prompt(&b, KV_F16));
     struct step *step = bench_step(&b);
     step->n_rows = LONG + 1;
     for (uint32_t r = 0; r <= LONG; r++) {
@@ -257,26 +255,32 @@ static void a_prompt_counts_the_form_that_it_takes(void **state)
         ((uint32_t *)step_slots(step))[r] = r > 0;
     }
     struct cost c = cost_of_last(&b);
-    double matrices = 2.0 * HEADS * LATENT * (X + VALUE), pairs = LONG * PAST + LONG * (LONG + 1) / 2.0;
-    assert_true(c.page_bytes == (LONG + 1 + LONG + PAST + 10) * KEY * 2);
-    assert_true(c.operations == matrices * (LONG + 1 + PAST) + 2 * HEADS * pairs * (X + ROTATED + VALUE) +
-                                    2.0 * HEADS * 10 * (KEY + LATENT));
+    double matrices = 2.0 * P_HEADS * P_LATENT * (P_X + P_VALUE),
+           pairs = LONG * PAST + LONG * (LONG + 1) / 2.0;
+    assert_true(c.page_bytes == (LONG + 1 + LONG + PAST + 10) * P_KEY * 2);
+    assert_true(c.operations == matrices * (LONG + 1 + PAST) +
+                                    2 * P_HEADS * pairs * (P_X + P_ROTATED + P_VALUE) +
+                                    2.0 * P_HEADS * 10 * (P_KEY + P_LATENT));
     bench_close(&b);
 }
 
-// Few rows, and modes in which a row's form may not depend on its neighbours.
+// Few rows, modes in which a row's form may not depend on its neighbours, and other pages than F16.
 static void some_tapes_take_the_parts_of_a_prompt(void **state)
 {
-    static const struct tape_limits tapes[] = { { .max_rows = 2 * LATENT_PROMPT_ROWS - 1, .max_outputs = 1 },
-                                                { .max_rows = 512, .max_outputs = 1, .invariant = true },
-                                                { .max_rows = 512, .max_outputs = 1, .exact = true },
-                                                { .max_rows = 512, .max_outputs = 1, .parts = true } };
+    static const struct {
+        struct tape_limits limits;
+        enum kv_format format;
+    } tapes[] = { { { .max_rows = 2 * LATENT_PROMPT_ROWS - 1, .max_outputs = 1 }, KV_F16 },
+                  { { .max_rows = 512, .max_outputs = 1, .invariant = true }, KV_F16 },
+                  { { .max_rows = 512, .max_outputs = 1, .exact = true }, KV_F16 },
+                  { { .max_rows = 512, .max_outputs = 1, .parts = true }, KV_F16 },
+                  { { .max_rows = 512, .max_outputs = 1 }, KV_BF16 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof tapes / sizeof *tapes; i++) {
         struct bench b;
-        bench_open(&b, &plain, tapes[i]);
-        assert_false(op_latent_prompt(b.tape, &(struct latent_prompt){ 0 }));
+        bench_open(&b, &plain, tapes[i].limits);
+        assert_false(record_prompt(&b, tapes[i].format));
         assert_int_equal(tape_n_commands(b.tape), 0);
         bench_close(&b);
     }

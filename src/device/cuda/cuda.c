@@ -218,8 +218,11 @@ static bool cuda_weight_take(struct device *d, const struct weight_source *sourc
 
 static bool cuda_supports(struct device *d, uint32_t op)
 {
-    const struct cuda *c = (const struct cuda *)d;
-    return op < c->table->n_ops && c->table->plans[op];
+    const struct cuda_table *table = ((const struct cuda *)d)->table;
+    uint32_t capability = ((const struct cuda *)d)->limits.capability;
+
+    return op < table->n_ops && table->plans[op] &&
+           (!table->capabilities[op] || table->capabilities[op] == capability);
 }
 
 // A stage's thread may not have called the driver before.

@@ -45,7 +45,7 @@ bool op_latent_prompt(struct tape *t, const struct latent_prompt *p)
     const struct tape_limits *limits = tape_limits(t);
 
     if (!tape_fuses(t, OP_latent_prompt) || limits->max_rows < 2 * LATENT_PROMPT_ROWS || limits->invariant ||
-        limits->exact || !parts_fit(p))
+        limits->exact || p->store.pages.shape.k_format != KV_F16 || !parts_fit(p))
         return false;
     struct latent_prompt_args args = args_of(t, p);
     const struct latent_project_args *absorb = &args.qk.project;

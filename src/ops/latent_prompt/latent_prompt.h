@@ -10,8 +10,8 @@
 //   v[h]
 // which is the same but for rounding, needs fewer products for a pair of a query and a key, and more for a
 // key. A device may do so for rows of a sequence that has at least LATENT_PROMPT_ROWS in the step. It is
-// recorded for tapes of at least twice as many, whose steps are rarely all answers, but not under --invariant
-// and --exact: which form a row takes depends on its neighbours.
+// recorded for tapes of at least twice as many, whose steps are rarely all answers, and for pages of F16, but
+// not under --invariant and --exact: which form a row takes depends on its neighbours.
 #pragma once
 #include "ops/latent/latent.h"
 
