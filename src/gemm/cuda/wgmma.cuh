@@ -135,6 +135,20 @@ static __device__ __forceinline__ void wgmma_finish()
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
+// What products read or add to is complete before the first, and what comes after waits for the last.
+template <u32 N> static __device__ __forceinline__ void settle(f32 (&d)[N][4])
+{
+#pragma unroll
+    for (u32 i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+template <u32 N> static __device__ __forceinline__ void settle(u32 (&a)[N][4])
+{
+#pragma unroll
+    for (u32 i = 0; i < N; i++)
+        asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
+}
+
 // An address in the shared memory of another block of the cluster.
 static __device__ __forceinline__ u32 place_in(u32 rank, u32 at)
 {

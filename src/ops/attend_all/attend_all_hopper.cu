@@ -45,19 +45,6 @@ static __device__ __forceinline__ void wgmma_sum(f32 (&d)[8][4], const u32 (&a)[
                  : D32(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-// What reads sums stays behind the wait, what writes them before the products.
-template <u32 N> static __device__ __forceinline__ void settle(f32 (&d)[N][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < N; i++)
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
-}
-template <u32 N> static __device__ __forceinline__ void settle(u32 (&d)[N][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < N; i++)
-        asm volatile("" : "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])::"memory");
-}
 static __device__ __forceinline__ void commit()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -82,13 +82,6 @@ static __device__ __forceinline__ void add_values(f32 (&d)[32][4], u64 weights, 
                  : D128(0)
                  : "l"(weights), "l"(values));
 }
-// Sums are complete before the first product, and what comes after waits for the last.
-template <u32 N> static __device__ __forceinline__ void settle(f32 (&d)[N][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < N; i++)
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
-}
 template <u32 N> static __device__ __forceinline__ void end_products(f32 (&d)[N][4])
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

@@ -39,20 +39,6 @@ static __device__ __forceinline__ u8 *tile_at(const struct latent_prompt_params 
     return p.tiles + ((u64)head * p.n_tiles + tile) * n_chunks * PROMPT_CHUNK;
 }
 
-// Sums are complete before the first product, and what comes after waits for the last.
-template <u32 N> static __device__ __forceinline__ void settle(f32 (&d)[N][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < N; i++)
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
-}
-template <u32 N> static __device__ __forceinline__ void settle(u32 (&a)[N][4])
-{
-#pragma unroll
-    for (u32 i = 0; i < N; i++)
-        asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
-}
-
 // A ring of stages.
 template <u32 N> struct ring {
     u32 at = 0, phase = 0;
