@@ -136,8 +136,9 @@ static void add_attention_of_all(struct cost *cost, const struct command *c, con
     cost->operations += 4 * pairs * a->n_heads * a->head_dim;
 }
 
-// The products of the form that is expected: expanded where a sequence has many rows, for which the matrices'
-// own are counted once a row already and once more for each token of the past.
+// Expanded attention for sequences with at least LATENT_PROMPT_ROWS rows in the step, absorbed attention for
+// the others. add_weight has counted the products with Wuk and Wuv for each row of the step; expanding has
+// them for each token of the past as well.
 static void add_prompt_attention(struct cost *cost, const struct latent_prompt_args *a,
                                  const struct step *step)
 {

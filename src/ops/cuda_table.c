@@ -12,7 +12,8 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
-// Of operations whose kernels are for one architecture: the others need not have their memory.
+// Operations whose kernels are compiled for one compute capability alone. Other GPUs record their parts, and
+// allocate no scratch memory for them.
 static const u32 capabilities[N_OPS] = { [OP_latent_prompt] = 90 };
 
 void cuda_plan_parts(struct cuda_plan *p)

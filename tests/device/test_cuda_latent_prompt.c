@@ -47,9 +47,12 @@ static struct op_shape shape_of(uint32_t rows, uint32_t past)
                               .limit = 5e-5 };
 }
 
-static bool has_kernels(void)
+// The kernels are for one compute capability.
+static void skip_without_kernels(void)
 {
-    return gpu && ((struct cuda *)gpu)->limits.capability == 90;
+    skip_without_gpu();
+    if (((struct cuda *)gpu)->limits.capability != 90)
+        skip();
 }
 
 // Two runs of rows, one of which may be too short; two rows between them; decode rows before.
@@ -64,9 +67,7 @@ static void prompts_of_every_length(void **state)
     static const struct sizes_of_head *const heads[] = { &glm, &deepseek, &mistral };
 
     (void)state;
-    skip_without_gpu();
-    if (!has_kernels())
-        skip();
+    skip_without_kernels();
     for (uint32_t i = 0, n = 0; i < sizeof rows / sizeof *rows; i++)
         for (uint32_t k = 0; k < sizeof pasts / sizeof *pasts; k++, n++) {
             struct op_shape c = shape_of(rows[i][0], pasts[k]);
@@ -83,9 +84,7 @@ static void matrices_of_every_format(void **state)
     static const struct sizes_of_head *const heads[] = { &glm, &deepseek, &mistral };
 
     (void)state;
-    skip_without_gpu();
-    if (!has_kernels())
-        skip();
+    skip_without_kernels();
     for (uint32_t f = 0; f < N_FORMATS; f++) {
         struct op_shape c = shape_of(520, 70);
         c.format = formats[f];
@@ -98,9 +97,7 @@ static void matrices_of_every_format(void **state)
 static void pasts_in_turns(void **state)
 {
     (void)state;
-    skip_without_gpu();
-    if (!has_kernels())
-        skip();
+    skip_without_kernels();
     for (uint32_t past = 3500; past <= 4000; past += 250) {
         struct op_shape c = shape_of(515, past);
         c.n_heads = 1;
@@ -113,9 +110,7 @@ static void shapes_for_the_parts(void **state)
     static const struct sizes_of_head narrow = { record_latent_prompt_odd, NULL };
 
     (void)state;
-    skip_without_gpu();
-    if (!has_kernels())
-        skip();
+    skip_without_kernels();
     struct op_shape c = shape_of(514, 30);
     check(&narrow, &c);
 }

@@ -84,7 +84,8 @@ struct cuda_pack {
 struct all_reduce_params;
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
-    const uint32_t *capabilities; // [n_ops]: of the devices that support it, as in cuda_limits; 0: all
+    // [n_ops]: the only compute capability that supports the operation, as in cuda_limits; 0: every one does
+    const uint32_t *capabilities;
     uint32_t n_ops, max_head_dim;
     const char *row_scales; // the kernel for WEIGHT_ROW_SCALES; columns must be a multiple of row_scales_cols
     uint32_t row_scales_cols, product_cols;

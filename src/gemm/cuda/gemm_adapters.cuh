@@ -3,11 +3,14 @@
 //   h[j] = s * sum over k of x[k] * a[j][k]      sum[n] += sum over j of h[j] * b[j][n]
 //
 // The first sum is cut into units: a rank, of which a power of two blocks share the columns. A block computes
-// one (or every so many), and publishes it as a word, in some copies; all blocks read all words of a copy;
-// what is not there after a while it computes itself, so that no block's end waits for another's begin. The
-// last block to leave zeroes the words for the next launch. x is the row times the norm's weights, without
-// the norm's factor, which multiplies the product's sum and this one. Everything here is done by
-// ADAPTER_THREADS threads of a block, beside those that multiply.
+// one unit (or one in gridDim.x) and stores its sum in global memory, ADAPTER_COPIES times. Then it polls one
+// of the copies until it holds the sums of all units: with a single copy all blocks would poll the same cache
+// lines (bench/results/2026-11-29-h200-models.md). After ADAPTER_PATIENCE polls it computes what is missing,
+// so that it never waits for a block that has not started. The last block to leave zeroes the copies for the
+// next launch.
+//
+// x is the row times the norm's weights, without the norm's factor, which multiplies the product's sum and
+// this one. ADAPTER_THREADS threads of a block do all this, beside those that multiply.
 #pragma once
 #include "device/cuda/fours.cuh"
 #include "device/cuda/words.cuh"
@@ -74,7 +77,8 @@ struct adapter_unit {
     u32 first, end; // columns
     u32 owner, slot;
 
-    // Not asked for before the row: the thread would wait for the numbers that say where it lies.
+    // Call it when the row's loads are issued. The asm keeps the compiler from computing the address earlier,
+    // where the thread would stall on owner and slot.
     __device__ __forceinline__ f32 scale(const struct adapted_params &p) const
     {
         u32 of = owner, in = slot;
@@ -234,7 +238,7 @@ static __device__ __forceinline__ void adapter_publish(const struct adapted_para
     }
 }
 
-// The block's copy.
+// The copy that this block polls.
 static __device__ __forceinline__ const u32 *adapter_words(const struct adapted_params &p)
 {
     return p.adapters.words + blockIdx.x % ADAPTER_COPIES * p.adapters.copy_words;
@@ -262,7 +266,8 @@ static __device__ __forceinline__ void adapter_help(const struct adapted_params 
     }
 }
 
-// Sums of shares that lie side by side, four words a lane: those of the first of each.
+// Adds the shares of each rank. A lane holds four neighbouring words of a warp's 128; a rank's sum replaces
+// its first word.
 static __device__ __forceinline__ void adapter_join(f32 (&v)[4], u32 shares)
 {
     if (shares > 1) {

@@ -5,11 +5,11 @@
 
 enum {
     ADAPTER_THREADS = 96,
-    ADAPTER_COPIES = 4 // of the words: all blocks read them at once
+    ADAPTER_COPIES = 4 // of the sums, so that not all blocks poll the same cache lines
 };
 struct gemm_adapters { // zeroed: there are none
     DEVICE_AT(const f32) scales;
-    DEVICE_AT(u32) words; // [copies][units]: a unit's sum; zero between launches (device/cuda/words.cuh)
+    DEVICE_AT(u32) words; // [copies][copy_words] sums of units; zero between launches (device/cuda/words.cuh)
     DEVICE_AT(u32) left;  // blocks that have read them, zero between launches
     DEVICE_AT(const f32) a[3];
     DEVICE_AT(const f32) b[3];
@@ -18,7 +18,7 @@ struct gemm_adapters { // zeroed: there are none
     u32 n_adapters;
     u32 shares_log2, share_cols; // blocks that share a rank's columns; columns of each
     u32 shared_bytes;            // of the block's h and sums; 0: there are no adapters
-    u32 copy_words;              // from one copy to the next
+    u32 copy_words;              // of a copy: units, padded to whole cache lines
 };
 SHARED_INLINE u32 adapter_first_rank(const struct gemm_adapters *a, u32 matrix) // matrix 3: ranks of all
 {

@@ -28,7 +28,7 @@ template <bool ALONE> static __device__ __forceinline__ void sync_consumers()
     asm volatile("bar.sync 1, %0;" ::"n"(consumers_of(ALONE)) : "memory");
 }
 
-// Those that multiply wait for what adapters add; the others do not wait.
+// A named barrier: the consumers wait at it for the adapters' threads, which only arrive.
 static __device__ __forceinline__ void wait_for_adapters()
 {
     asm volatile("bar.sync 2, 608;" ::: "memory"); // CONSUMER_THREADS + ADAPTER_THREADS

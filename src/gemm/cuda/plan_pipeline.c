@@ -69,7 +69,7 @@ static void plan_adapters(struct cuda_plan *p, struct adapted_params *params, u3
     a->share_cols = divide_up(params->product.n_cols, 4u << a->shares_log2) * 4;
     a->shared_bytes = divide_up(n_ranks, 2) * 8 + most_pairs * 8 + 8;
     a->left = p->counters_at;
-    a->words = p->counters_at + 128; // a line of the cache
+    a->words = p->counters_at + 128; // not in the cache line of `left`
     a->copy_words = divide_up(n_ranks << a->shares_log2, 32) * 32;
     u64 bytes = 128 + (u64)ADAPTER_COPIES * a->copy_words * 4;
     p->counters_bytes = bytes > p->counters_bytes ? bytes : p->counters_bytes;

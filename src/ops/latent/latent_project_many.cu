@@ -9,9 +9,9 @@
 //                64 columns a step                       +-----------------+
 //                                                        256 columns a step: for few rows
 // Pipeline: the next step's x is on its way while a step is multiplied; the first step's weights are read
-// before the wait, unless rows may be left out; else the other block of the SM. Both sides
-// become bf16 in shared memory, a step's columns at a time: fp16 would overflow in absorbed queries. The
-// order of a sum depends on n_cols alone. Widths are multiples of 32. No epilogue.
+// before the wait, unless rows may be left out; else the other block of the SM. Both sides become bf16 in
+// shared memory, a step's columns at a time: fp16 would overflow in absorbed queries. The order of a sum
+// depends on n_cols alone. Widths are multiples of 32. No epilogue.
 #include "ops/latent/latent_store.cuh"
 #include "ops/latent/latent_weights.cuh"
 #include "ops/latent/latent_runs.cuh"

@@ -5,16 +5,15 @@
 //
 //                        64 keys (N side)            256 or 128 numbers of a value (N side)
 //                      +--------------------+      +--------------------------+
-//   64 rows (M) of a   |  S, in registers   | P V: |  O, in registers         |   block: two warpgroups of 64
-//   warpgroup          +--------------------+      +--------------------------+   rows, and a warp that
-//   brings
-//                                                                                 tiles; grid: (heads, tiles
-//                                                                                 of rows)
+//   64 rows (M) of a   |  S, in registers   | P V: |  O, in registers         |
+//   warpgroup          +--------------------+      +--------------------------+
+//
+//   grid: (heads, tiles of 128 rows); block: two consumer warpgroups of 64 rows each, one producer warp
+//
 // Queries are rotated and become fp16 in shared memory; P is read from registers. Pipeline: two stages of K
 // and two of V, each a bulk copy of a tile as it lies. A warpgroup's products for a tile and the scores of
 // the next one follow each other, while the other warpgroup's softmax runs. Tiles with most keys come first.
 // A turn has some of the tiles of keys; between two turns sums lie in `out`, maxima and totals in `state`.
-#include "ops/latent/latent_rotate.cuh"
 #include "ops/latent_prompt/latent_prompt.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

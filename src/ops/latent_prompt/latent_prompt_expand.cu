@@ -5,8 +5,8 @@
 //
 //                                64 numbers of a head (N)
 //                              +-------------------------+
-//     64 keys (M) of a         |  a chunk, in registers  |    block: two warpgroups of 64 keys, and a warp
-//     warpgroup, in registers  +-------------------------+    that brings matrices; grid: one block an SM
+//     64 keys (M) of a         |  a chunk, in registers  |    grid: one block an SM; block: two consumer
+//     warpgroup, in registers  +-------------------------+    warpgroups of 64 keys each, one producer warp
 //                                512 latents (K)
 //
 // latent_prompt_runs finds the runs: one block. latent_prompt_weights makes both matrices fp16 chunks, Wuk
